@@ -16,19 +16,22 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 # The build that the tests use: unoptimised, with fault injection.
 CRIPROBE = $(TARGET)/debug/criprobe
 DEMO_ARGS = $(if $(FOR),--for $(FOR)) $(ARGS)
-SCRIPTS = tests/lab/browser.sh tests/lab/containerd.sh tests/lab/demo.sh tests/lab/packages.sh tests/lab/promtool.sh tests/lab/run-tests.sh
+SCRIPTS = $(wildcard tests/lab/*.sh packaging/*.sh packaging/rpm/*.sh) packaging/deb/postinst packaging/deb/postrm packaging/deb/prerm
 
 FUZZ_TARGETS = $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 FUZZ_SECONDS = $(patsubst %s,%,$(or $(FOR),60))
 
-.PHONY: help build man demo test check bench bench-prober bench-hostile fuzz proto toolchain
+.PHONY: help build man deb rpm image notices demo test check bench bench-prober bench-hostile fuzz proto toolchain
 
 help:
 	@echo "make build                    the release binary, target/release/criprobe"
 	@echo "make man                      man pages of criprobe and of each verb, target/man/*.8"
+	@echo "make deb, make rpm            a package with the release binary, in target/package; TRIPLE=... for another target of Rust"
+	@echo "make image                    an OCI archive with nothing but a static binary, in target/package; needs no daemon"
+	@echo "make notices                  packaging/THIRD-PARTY-NOTICES, after a change of the crates in the binary"
 	@echo "make demo [FOR=20s]           criprobe on its embedded runtime; needs neither root nor containerd"
 	@echo "make demo RUNTIME=containerd  the same on a private containerd with real containers (root; Debian or Ubuntu)"
-	@echo "make test                     all tests; as root on Debian or Ubuntu, also with a private containerd and a browser"
+	@echo "make test                     all tests; as root on Debian or Ubuntu, also with a private containerd, systemd and a browser"
 	@echo "make check                    format, lints, docs, scripts, and whether the fuzz targets compile"
 	@echo "make bench [ARGS=--quick]     criprobe beside socat, nginx and HAProxy; ARGS=--trace: what a file of calls costs"
 	@echo "make bench-prober             5,000 probes on one node: attempts, lag, CPU, memory; ARGS as for bench"
@@ -41,6 +44,9 @@ build: toolchain
 
 man: toolchain
 	cargo run --quiet --locked --example man -- $(TARGET)/man
+
+deb rpm image notices: toolchain
+	@packaging/build.sh $@
 
 demo: toolchain
 	cargo build --locked --features faults

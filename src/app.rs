@@ -2,11 +2,13 @@
 //! them.
 
 mod attempt_log;
+mod bindings;
 mod daemon;
 mod demo;
 mod errors;
 mod event_log;
 mod images;
+mod informing;
 mod log_share;
 mod logging;
 mod manifests;
@@ -34,15 +36,11 @@ use tokio::{
 
 pub use self::demo::demo;
 use self::errors::describe_error;
-use self::{
-    daemon::{Daemon, StartError},
-    reload::Reloading,
-    source::ConfigSource,
-};
+use self::{bindings::StartError, daemon::Daemon, reload::Reloading, source::ConfigSource};
 use crate::{
     cli::{Exit, ServeArgs},
     config::{Loaded, Overrides, key::Key, unknown_variables},
-    listen::ListenError,
+    manager::{self, Notice, Passed, PassedSocket},
     relay::descriptors,
 };
 
@@ -52,6 +50,8 @@ const LEFT_OVER: Duration = Duration::from_secs(1);
 /// `criprobe serve`: runs the daemon until SIGTERM or SIGINT, or until a part of it fails that the rest cannot do
 /// without: then it drains and fails, so that the service manager restarts it.
 pub fn serve(args: ServeArgs) -> Exit {
+    // First: the numbers of these descriptors may belong to other files later.
+    let passed = Passed::take();
     let is_by_flag = args.listen.is_some() || args.runtime.is_some();
     let overrides = Overrides::from_environment(|name| env::var(name).ok())
         .flag(Key::Listen, args.listen)
@@ -79,9 +79,19 @@ pub fn serve(args: ServeArgs) -> Exit {
     for note in unknown_variables(names) {
         tracing::warn!(note, "an environment variable is ignored");
     }
+    let (passed, notes) = match passed {
+        Ok(passed) => passed.into_socket(&loaded.config.listen),
+        Err(error) => {
+            let note = format!("LISTEN_FDS, LISTEN_FDNAMES: {error}");
+            (None, vec![note])
+        }
+    };
+    for note in notes {
+        tracing::error!(note, "what the service manager passed does not fit");
+    }
     let reloading = Reloading { source, threshold, requests: Arc::default() };
     let ran = background().and_then(|runtime| {
-        let ran = runtime.block_on(run(loaded, reloading));
+        let ran = runtime.block_on(run(loaded, reloading, passed));
         runtime.shutdown_timeout(LEFT_OVER);
         ran
     });
@@ -98,15 +108,16 @@ pub fn serve(args: ServeArgs) -> Exit {
 
 /// Two names for one file: only binding finds out, but it is the same mistake as two equal names.
 fn is_runtime_itself(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(StartError::Listen(ListenError::IsRuntime(_))))
+    error.downcast_ref().is_some_and(StartError::is_runtime_itself)
 }
 
-async fn run(loaded: Loaded, reloading: Reloading) -> anyhow::Result<()> {
+async fn run(loaded: Loaded, reloading: Reloading, passed: Option<PassedSocket>) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let requests: Arc<Notify> = reloading.requests.clone();
-    let mut daemon = Daemon::start(loaded, Some(reloading))?;
+    let mut daemon = Daemon::start(loaded, Some(reloading), passed)?;
+    manager::send(vec![Notice::Ready]).await;
     let name = loop {
         tokio::select! {
             _ = terminate.recv() => break "SIGTERM",
@@ -117,12 +128,14 @@ async fn run(loaded: Loaded, reloading: Reloading) -> anyhow::Result<()> {
             }
             ended = daemon.failed() => {
                 tracing::error!(error = %ended, "draining, so that the service manager can restart criprobe");
+                manager::send(vec![Notice::Stopping, Notice::status(&format!("draining: {ended}"))]).await;
                 daemon.drain().await;
                 return Err(ended.into());
             }
         }
     };
     tracing::info!(signal = name, "draining");
+    manager::send(vec![Notice::Stopping, Notice::status("draining: calls in flight end")]).await;
     daemon.drain().await;
     Ok(())
 }

@@ -15,6 +15,7 @@ mod glob;
 mod handler;
 pub mod inventory;
 mod listen;
+mod manager;
 mod observed;
 mod phases;
 pub mod prober;

@@ -1,5 +1,5 @@
 //! Binds a Unix socket at a path safely: never with a wider mode than requested, never in place of a live socket or
-//! another file, never where others could replace it.
+//! another file, never where others could replace it. Or takes one that the service manager has bound.
 //!
 //! The socket is bound in a folder that only we can enter, gets its mode and owner there, and is then renamed into
 //! place, so that no client can connect while its mode is still wrong. All operations on its file use descriptors,
@@ -28,8 +28,8 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, chmod, chownat, fstat, mkdirat, openat, renameat,
-        statat, unlinkat,
+        AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, chmod, chmodat, chownat, fstat, mkdirat, openat,
+        renameat, statat, unlinkat,
     },
     io::Errno,
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
@@ -78,11 +78,32 @@ impl Access {
         })
     }
 
-    /// Sets this access on an open file: first a narrow mode, then the owner, then the requested mode.
-    fn grant(self, file: &OwnedFd) -> io::Result<()> {
-        set_mode(file, 0o600)?;
-        chownat(file, "", self.uid.map(Uid::from_raw), self.gid.map(Gid::from_raw), AtFlags::EMPTY_PATH)?;
-        set_mode(file, self.mode)
+    /// Sets this access on an open file whose mode `set_mode` changes: first a narrow mode, then the group, then the
+    /// requested mode. The owner comes last, as only an owner may change a mode. A file that has this access already is
+    /// not touched: clients may be connecting.
+    fn grant(self, file: &OwnedFd, set_mode: impl Fn(u32) -> io::Result<()>) -> io::Result<()> {
+        if self.is_of(&fstat(file)?) {
+            return Ok(());
+        }
+        let chown = |uid: Option<u32>, gid: Option<u32>| {
+            chownat(file, "", uid.map(Uid::from_raw), gid.map(Gid::from_raw), AtFlags::EMPTY_PATH)
+        };
+        set_mode(0o600)?;
+        chown(None, self.gid)?;
+        set_mode(self.mode)?;
+        Ok(chown(self.uid, None)?)
+    }
+
+    fn is_of(self, file: &Stat) -> bool {
+        file.st_mode & 0o777 == self.mode
+            && self.uid.is_none_or(|uid| uid == file.st_uid)
+            && self.gid.is_none_or(|gid| gid == file.st_gid)
+    }
+
+    /// Whether nobody but its owner can open a file who could not with this access.
+    fn includes(self, file: &Stat) -> bool {
+        let mode = file.st_mode & 0o666;
+        mode & !self.mode == 0 && (mode & 0o060 == 0 || self.gid.is_none_or(|gid| gid == file.st_gid))
     }
 }
 
@@ -117,6 +138,9 @@ pub(crate) enum ListenError {
         /// Where, and what to do.
         source: Exposed,
     },
+    /// The service manager passed a socket whose file is gone.
+    #[error("the service manager listens on {0}, but that file is gone: restart its socket unit")]
+    Gone(PathBuf),
     /// The file system returned an error.
     #[error("cannot create the socket {path}")]
     Io {
@@ -178,7 +202,9 @@ impl SocketFile {
     /// The file system returns an error.
     pub(crate) fn regrant(&self, access: Access) -> io::Result<()> {
         match open_socket(&self.place.folder, &self.place.name) {
-            Ok(file) if identity_of(&file)? == self.identity => access.grant(&file),
+            Ok(file) if identity_of(&file)? == self.identity => {
+                access.grant(&file, |mode| set_mode(&file, mode))
+            }
             Ok(_) | Err(Errno::NOENT | Errno::NOTSOCK) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -218,6 +244,43 @@ pub(crate) fn bind(path: &Path, access: Access, runtime: Option<&Path>) -> Resul
         }
     }
     take(&place, access, runtime)
+}
+
+/// Takes a socket that the service manager has bound and passed: its file gets `access`, if that is known. If it cannot have
+/// it, as on a read-only file system, and is no wider, it stays as it is.
+///
+/// # Errors
+/// [`ListenError`] says why it cannot be used.
+pub(crate) fn adopt(
+    listener: UnixListener,
+    path: &Path,
+    access: Option<Access>,
+    runtime: &Path,
+) -> Result<Bound, ListenError> {
+    let place = Arc::new(Place::open(path)?);
+    if is_same_file(path, runtime) {
+        return Err(ListenError::IsRuntime(path.to_owned()));
+    }
+    let file = match open_socket(&place.folder, &place.name) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Err(ListenError::Gone(path.to_owned())),
+        Err(Errno::NOTSOCK) => return Err(ListenError::NotASocket(path.to_owned())),
+        Err(errno) => return Err(place.io_error(errno.into())),
+    };
+    let prepared = (|| {
+        if let Some(access) = access
+            && let Err(error) = access.grant(&file, |mode| set_mode(&file, mode))
+        {
+            if !access.includes(&fstat(&file)?) {
+                return Err(error);
+            }
+            tracing::warn!(path = %path.display(), %error, "cannot copy the mode and owner of the runtime's socket");
+        }
+        listener.set_nonblocking(true)?;
+        identity_of(&file)
+    })();
+    let identity = prepared.map_err(|error| place.io_error(error))?;
+    Ok(Bound { listener, file: SocketFile { place, identity } })
 }
 
 fn take(place: &Arc<Place>, access: Access, runtime: Option<&Path>) -> Result<Bound, ListenError> {
@@ -283,6 +346,8 @@ impl Place {
             Err(errno) => return Err(errno.into()),
         }
         Ok(Some(match Peer::of(&socket) {
+            // It holds the socket for a unit, and is not to be stopped itself.
+            Ok(peer) if peer.pid == 1 && peer.comm == "systemd" => "a socket unit of systemd".to_owned(),
             Ok(peer) => format!("pid {} ({})", peer.pid, peer.comm),
             Err(_) => "another process".to_owned(),
         }))
@@ -295,7 +360,11 @@ impl Place {
         // checked by opening the socket at its expected place.
         let listener = UnixListener::bind(self.path.with_file_name(&hidden.name).join(Hidden::SOCKET))?;
         let file = open_socket(&hidden.folder, OsStr::new(Hidden::SOCKET))?;
-        access.grant(&file)?;
+        // By its name, which only we can change there: this needs no /proc.
+        access.grant(&file, |mode| {
+            let mode = Mode::from_raw_mode(mode);
+            Ok(chmodat(&hidden.folder, Hidden::SOCKET, mode, AtFlags::empty())?)
+        })?;
         listener.set_nonblocking(true)?;
         renameat(&hidden.folder, Hidden::SOCKET, &self.folder, &self.name)?;
         Ok((listener, identity_of(&file)?))
@@ -353,6 +422,11 @@ fn open_socket(folder: &impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
 /// Sets the mode of the open file itself. Linux changes the mode of an O_PATH descriptor only through this name.
 fn set_mode(file: &OwnedFd, mode: u32) -> io::Result<()> {
     Ok(chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::from_raw_mode(mode))?)
+}
+
+/// Whether two paths are the same, or lead to the same file.
+pub(crate) fn is_same_place(a: &Path, b: &Path) -> bool {
+    a == b || is_same_file(a, b)
 }
 
 fn is_same_file(a: &Path, b: &Path) -> bool {
@@ -413,6 +487,59 @@ mod tests {
         let path = dir.path().join("criprobe.sock");
         bind(&path, Access::like(&runtime).unwrap(), Some(&runtime)).unwrap();
         assert_eq!(mode(&path), 0o660);
+    }
+
+    #[test]
+    fn a_passed_socket_gets_its_access_and_keeps_its_file() {
+        let dir = scratch();
+        let (path, runtime) = (dir.path().join("criprobe.sock"), dir.path().join("runtime.sock"));
+        let listener = UnixListener::bind(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let before = fs::metadata(&path).unwrap().ino();
+        let again = || listener.try_clone().unwrap();
+        let adopted = adopt(again(), &path, None, &runtime).unwrap();
+        assert_eq!((mode(&path), fs::metadata(&path).unwrap().ino()), (0o600, before));
+        adopted.file.regrant(Access { mode: 0o660, uid: None, gid: None }).unwrap();
+        assert_eq!(mode(&path), 0o660, "once the runtime's is known");
+        adopt(again(), &path, Some(Access { mode: 0o640, uid: None, gid: None }), &runtime).unwrap();
+        assert_eq!(mode(&path), 0o640);
+
+        symlink(&path, &runtime).unwrap();
+        assert!(matches!(adopt(again(), &path, None, &runtime), Err(ListenError::IsRuntime(_))));
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(adopt(again(), &path, None, Path::new("/r")), Err(ListenError::Gone(_))));
+        fs::write(&path, "").unwrap();
+        assert!(matches!(adopt(again(), &path, None, Path::new("/r")), Err(ListenError::NotASocket(_))));
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(adopt(again(), &path, None, Path::new("/r")), Err(ListenError::Exposed { .. })));
+    }
+
+    #[test]
+    fn access_that_is_right_is_left_alone_and_a_file_that_cannot_have_it_may_be_no_wider() {
+        let dir = scratch();
+        let path = dir.path().join("s");
+        let _listener = UnixListener::bind(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let file = rustix::fs::open(&path, OFlags::PATH, Mode::empty()).unwrap();
+        let read_only = |_| Err(Errno::ROFS.into());
+        let access = |mode| Access { mode, uid: None, gid: None };
+        access(0o640).grant(&file, read_only).unwrap();
+        assert!(access(0o660).grant(&file, read_only).is_err());
+
+        let mut stat = fstat(&file).unwrap();
+        let runtimes = Access { mode: 0o660, uid: Some(0), gid: Some(5) };
+        for (mode, gid, includes) in [
+            (0o600, 0, true),
+            (0o700, 0, true),
+            (0o660, 5, true),
+            (0o620, 5, true),
+            (0o660, 0, false),
+            (0o755, 5, false),
+            (0o666, 5, false),
+        ] {
+            (stat.st_mode, stat.st_gid) = (mode, gid);
+            assert_eq!(runtimes.includes(&stat), includes, "{mode:o} {gid}");
+        }
     }
 
     #[test]

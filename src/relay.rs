@@ -18,7 +18,10 @@ use std::{
     io,
     os::unix::net::{UnixListener as StdListener, UnixStream},
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -35,7 +38,7 @@ use tokio::{
     runtime::Builder,
     sync::{mpsc, watch},
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{interval, sleep, timeout},
 };
 
 use crate::{clock, ids::ConnId, peer::Peer, tap::Room};
@@ -48,8 +51,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const HAND_OVER: usize = 256;
 
 /// -10: the niceness of the relay's threads (setpriority(2)). They work for microseconds while calls wait for them, so
-/// they take precedence over all other work of the daemon. Needs CAP_SYS_NICE; without it, they run like the others.
+/// they take precedence over all other work of the daemon. Needs CAP_SYS_NICE or RLIMIT_NICE; without either, they run like
+/// the others.
 const NICE: i32 = -10;
+
+/// 1 s: how often each thread of the relay counts a beat, which shows that it works.
+const BEAT: Duration = Duration::from_secs(1);
 
 /// At most 4 relay threads: the clients of a node do not use more at the same time.
 const MAX_THREADS: usize = 4;
@@ -57,16 +64,23 @@ const MAX_THREADS: usize = 4;
 /// 10 s: how long calls in flight may take to end during a drain.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
+/// 1 s: how long connections that were made during a drain may take to end, once no more are accepted: none of their calls
+/// took long before.
+const LEAVE: Duration = Duration::from_secs(1);
+
 /// 300 ms: how long connections may take to close at the end of a drain.
 const GOODBYE: Duration = Duration::from_millis(300);
 
-/// The phase of the relay's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The phase of the relay's life, in this order. Whoever watches it may miss one that is short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Normal operation.
     Serving,
     /// Existing connections end when their calls do; new ones are still accepted.
     Draining,
+    /// Only if the service manager keeps the socket: all connections end when their calls do, and none is accepted. Clients
+    /// that connect wait for the next process.
+    Leaving,
     /// All connections end now.
     Closing,
 }
@@ -75,13 +89,15 @@ pub enum Phase {
 #[derive(Debug)]
 struct Shared {
     runtime: PathBuf,
-    /// The name under which our own listener was bound.
-    bound: Option<PathBuf>,
+    /// The name under which our own listener was bound, and the process that listened first: ours, or the service manager.
+    bound: Option<(PathBuf, i32)>,
     gate: Gate,
     output: Output,
     registry: Registry,
     phase: watch::Receiver<Phase>,
     notices: Notices,
+    /// Accepted, and not in the registry yet; and one more while clients are accepted.
+    arriving: Arc<AtomicUsize>,
     /// What the taps may keep together.
     room: Arc<Room>,
     /// What waits for slow receivers.
@@ -95,6 +111,15 @@ struct Accepted {
     place: Place,
 }
 
+/// The socket that clients connect to.
+#[derive(Debug)]
+pub struct ClientSocket {
+    /// Non-blocking.
+    pub listener: StdListener,
+    /// The service manager keeps it: clients that connect while no process accepts wait in its queue.
+    pub is_kept: bool,
+}
+
 /// A relay thread ended before it was asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a relay thread has failed")]
@@ -106,22 +131,31 @@ pub struct RelayHandle {
     /// The open connections.
     pub connections: Registry,
     output: Output,
+    beats: Beats,
 }
 
+/// Of each thread, how often it has beaten.
+type Beats = Arc<Vec<AtomicU64>>;
+
 impl RelayHandle {
+    /// A count for each thread, which grows every second while that thread works.
+    pub fn beats(&self) -> Vec<u64> {
+        self.beats.iter().map(|beats| beats.load(Ordering::Relaxed)).collect()
+    }
+
     /// Observations that were dropped because the queue to the inventory was full.
     pub fn dropped_observations(&self) -> u64 {
         self.output.dropped()
     }
 }
 
-/// Starts the relay between `listener` and the socket `runtime`, with one thread per processor, at most
+/// Starts the relay between the socket `clients` and the socket `runtime`, with one thread per processor, at most
 /// four. `room` is what its taps may keep.
 ///
 /// # Errors
 /// A thread cannot be started.
 pub fn spawn(
-    listener: StdListener,
+    clients: ClientSocket,
     runtime: PathBuf,
     gate: Gate,
     room: Room,
@@ -129,8 +163,9 @@ pub fn spawn(
     let (output, observations) = output::channel(output::MAX_EVENTS);
     let connections = Registry::default();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    let relay = Relay::start(listener, runtime, threads, gate, room, output.clone(), connections.clone())?;
-    Ok((relay, RelayHandle { connections, output }, observations))
+    let relay = Relay::start(clients, runtime, threads, gate, room, output.clone(), connections.clone())?;
+    let beats = Arc::clone(&relay.beats);
+    Ok((relay, RelayHandle { connections, output, beats }, observations))
 }
 
 /// A running relay.
@@ -141,11 +176,14 @@ pub struct Relay {
     ended: mpsc::Receiver<()>,
     registry: Registry,
     threads: Vec<JoinHandle<()>>,
+    beats: Beats,
+    /// If the service manager keeps the socket: the connections that are on their way into the registry.
+    arriving: Option<Arc<AtomicUsize>>,
 }
 
 impl Relay {
     fn start(
-        listener: StdListener,
+        ClientSocket { listener, is_kept }: ClientSocket,
         runtime: PathBuf,
         threads: usize,
         gate: Gate,
@@ -154,7 +192,11 @@ impl Relay {
         registry: Registry,
     ) -> io::Result<Self> {
         let phase = watch::Sender::new(Phase::Serving);
-        let bound = listener.local_addr()?.as_pathname().map(PathBuf::from);
+        let bound = match listener.local_addr()?.as_pathname() {
+            Some(name) => Some((name.to_owned(), Peer::of(&listener)?.pid)),
+            None => None,
+        };
+        let arriving = Arc::new(AtomicUsize::new(1));
         let shared = Arc::new(Shared {
             runtime,
             bound,
@@ -163,22 +205,25 @@ impl Relay {
             registry: registry.clone(),
             phase: phase.subscribe(),
             notices: Notices::default(),
+            arriving: Arc::clone(&arriving),
             room: Arc::new(room),
             waiting: Arc::default(),
         });
         let (alive, ended) = mpsc::channel(1);
         let mut handles = Vec::new();
         let mut workers = Vec::new();
-        for number in 1..=threads.max(1) {
+        let threads = threads.max(1);
+        let beats: Beats = Arc::new((0..=threads).map(|_| AtomicU64::new(0)).collect());
+        for number in 1..=threads {
             let (sender, receiver) = mpsc::channel(HAND_OVER);
             let shared = Arc::clone(&shared);
-            let alive = Alive(alive.clone());
+            let alive = Alive(alive.clone(), Arc::clone(&beats), number);
             handles.push(spawn_thread(&format!("relay-{number}"), alive, move || serve(shared, receiver))?);
             workers.push(sender);
         }
-        let alive = Alive(alive);
-        handles.push(spawn_thread("accept", alive, move || accept(listener, shared, workers))?);
-        Ok(Self { phase, ended, registry, threads: handles })
+        let alive = Alive(alive, Arc::clone(&beats), 0);
+        handles.push(spawn_thread("accept", alive, move || accept(listener, is_kept, shared, workers))?);
+        Ok(Self { phase, ended, registry, threads: handles, beats, arriving: is_kept.then_some(arriving) })
     }
 
     /// Returns when a thread has ended unexpectedly. Safe to drop and call again.
@@ -189,9 +234,10 @@ impl Relay {
     }
 
     /// Ends the relay. New connections are accepted while calls are in flight, and connections end when their calls do.
-    /// After `DRAIN_LIMIT`, the remaining connections are closed.
+    /// After `DRAIN_LIMIT`, the remaining connections are closed. If the service manager keeps the socket, those that were
+    /// made meanwhile end in the same way before, so that no call is cut.
     pub async fn drain(self) {
-        let Self { phase, ended: _, registry, threads } = self;
+        let Self { phase, ended: _, registry, threads, beats: _, arriving } = self;
         let last_before = registry.snapshot().last().map(|connection| connection.id);
         phase.send_replace(Phase::Draining);
         let is_done = async {
@@ -208,6 +254,17 @@ impl Relay {
         if timeout(DRAIN_LIMIT, is_done).await.is_err() {
             tracing::warn!(connections = registry.count(), calls = registry.calls(), "drain took too long");
         }
+        if let Some(arriving) = arriving {
+            phase.send_replace(Phase::Leaving);
+            let all_left = async {
+                // In this order: what has arrived is in the registry.
+                while arriving.load(Ordering::Acquire) > 0 || registry.count() > 0 {
+                    sleep(Duration::from_millis(20)).await;
+                }
+            };
+            // What is left then is closed, as above.
+            let _left = timeout(LEAVE, all_left).await;
+        }
         phase.send_replace(Phase::Closing);
         let joined =
             tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
@@ -218,8 +275,20 @@ impl Relay {
     }
 }
 
-/// Reports the end of a thread, whatever the cause.
-struct Alive(mpsc::Sender<()>);
+/// Reports that a thread works, and its end, whatever the cause. It has a number among the others.
+struct Alive(mpsc::Sender<()>, Beats, usize);
+
+impl Alive {
+    /// Counts beats while nothing else keeps the thread busy.
+    async fn beat(&self) -> ! {
+        let Self(_, beats, number) = self;
+        let mut due = interval(BEAT);
+        loop {
+            due.tick().await;
+            beats[*number].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
 
 impl Drop for Alive {
     fn drop(&mut self) {
@@ -235,31 +304,46 @@ where
 {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name(name.to_owned()).spawn(move || {
-        let _alive = alive;
         // Linux keeps niceness per thread, and `None` means this one.
         if let Err(error) = rustix::process::setpriority_process(None, NICE) {
             tracing::debug!(%error, "cannot raise the priority of the relay's threads");
         }
-        runtime.block_on(main());
+        runtime.block_on(async {
+            tokio::select! {
+                () = main() => {}
+                _never = alive.beat() => {}
+            }
+        });
     })
 }
 
 /// Accepts until the end, and assigns connections to the threads in turn.
-async fn accept(listener: StdListener, shared: Arc<Shared>, workers: Vec<mpsc::Sender<Accepted>>) {
+async fn accept(
+    listener: StdListener,
+    is_kept: bool,
+    shared: Arc<Shared>,
+    workers: Vec<mpsc::Sender<Accepted>>,
+) {
     let listener = match UnixListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "cannot accept"),
     };
     let mut phase = shared.phase.clone();
+    let last = if is_kept { Phase::Leaving } else { Phase::Closing };
     let (budget, pause) = (Budget::default(), Notice::default());
     for worker in workers.iter().cycle() {
         let accepted = tokio::select! {
-            () = async { drop(phase.wait_for(|phase| *phase == Phase::Closing).await) } => return,
+            () = async { drop(phase.wait_for(|phase| *phase >= last).await) } => break,
             accepted = accept_next(&listener, &budget, &pause, &shared.registry) => accepted,
         };
+        shared.arriving.fetch_add(1, Ordering::Relaxed);
         // A thread that has ended has panicked; the drain reports it.
         drop(worker.send(accepted).await);
     }
+    drop(listener);
+    shared.arriving.fetch_sub(1, Ordering::Release);
+    // The threads go on for as long as these channels are open.
+    drop(phase.wait_for(|phase| *phase == Phase::Closing).await);
 }
 
 /// Accepts the next client once there are descriptors for it, and few enough others.
@@ -350,11 +434,18 @@ async fn serve(shared: Arc<Shared>, mut accepted: mpsc::Receiver<Accepted>) {
 async fn serve_connection(shared: Arc<Shared>, Accepted { stream, place }: Accepted) {
     let Place { open: _open, undialled } = place;
     let opened = Socket::new(stream).and_then(|socket| Ok((Peer::of(&socket)?, socket)));
+    if opened.is_err() {
+        shared.arriving.fetch_sub(1, Ordering::Release);
+    }
     match opened {
         Ok((peer, socket)) => {
             // Before it is registered: a drain that does not see it yet leaves it alone, and one that does ends it.
-            let born = *shared.phase.borrow();
+            let born = match *shared.phase.borrow() {
+                Phase::Leaving => Phase::Draining,
+                phase => phase,
+            };
             let connection = shared.registry.opened(Arc::new(peer));
+            shared.arriving.fetch_sub(1, Ordering::Release);
             let _entry = Entry { registry: &shared.registry, id: connection.id };
             tracing::debug!(conn = connection.id.0, peer = %connection.peer, "connection open");
             connection::relay(&shared, &connection, born, socket, undialled).await;

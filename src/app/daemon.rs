@@ -1,7 +1,7 @@
 //! The daemon: starts the stages in order, connects them, and stops them in reverse order.
 
 use std::{
-    fs, io,
+    io,
     net::TcpListener as StdTcpListener,
     os::unix::net::UnixListener as StdListener,
     path::PathBuf,
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use thiserror::Error;
+use nix::unistd::gethostname;
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::{Semaphore, watch},
@@ -22,7 +22,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    logging, manifests, outages,
+    bindings::{Bindings, StartError, remove},
+    informing, logging, manifests, outages,
     passing::Passing,
     planning,
     probing::{Probing, ProbingDeps},
@@ -34,18 +35,16 @@ use super::{
 use crate::{
     act::recipe::RecipeStore,
     clock,
-    config::{Config, Loaded},
+    config::Loaded,
     exits::ExitsHandle,
     handler::exec::Exec,
     inventory::{self, InventorySources},
-    listen::{
-        self, Access, ListenError, SocketFile,
-        tcp::{self, TcpError},
-    },
+    listen::{Access, SocketFile},
+    manager::PassedSocket,
     observed::ObservedHandle,
     phases::PhasesHandle,
     record_file::RecordFile,
-    relay::{self, Relay, RelayEnded, gate::Gate},
+    relay::{self, ClientSocket, Relay, RelayEnded, gate::Gate},
     report::{
         Sources,
         api::{self, Listeners},
@@ -67,26 +66,12 @@ const LAST_SAVE: Duration = Duration::from_secs(3);
 /// 1 s: how long the end waits for the last records to be written to a file. A disk that takes longer loses them.
 const LAST_RECORDS: Duration = Duration::from_secs(1);
 
-/// Why the daemon did not start.
-#[derive(Debug, Error)]
-pub(crate) enum StartError {
-    /// A socket could not be made.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// The TCP address cannot be bound.
-    #[error(transparent)]
-    Tcp(#[from] TcpError),
-    /// The kernel refused something that it never refuses.
-    #[error("cannot start")]
-    Io(#[from] io::Error),
-}
-
 /// A running daemon.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     relay: Relay,
-    /// The files of the clients' socket and of the API's.
-    sockets: [SocketFile; 2],
+    /// The files of the clients' socket and of the API's, as far as they end with the daemon.
+    sockets: Vec<SocketFile>,
     sources: Sources,
     is_draining: Arc<AtomicBool>,
     /// Ends the stage that acts before all others: the next daemon goes on with what it leaves.
@@ -107,27 +92,32 @@ struct Api {
 }
 
 impl Daemon {
-    /// Starts everything; the clients' socket accepts when this returns. The configuration is read again only with
-    /// `reloading`. Must be called within a tokio runtime.
+    /// Starts everything; the clients' socket accepts when this returns. That is the one that the service manager passed,
+    /// or one of its own. The configuration is read again only with `reloading`. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// A socket cannot be made.
-    pub(super) fn start(loaded: Loaded, reloading: Option<Reloading>) -> Result<Self, StartError> {
+    pub(super) fn start(
+        loaded: Loaded,
+        reloading: Option<Reloading>,
+        passed: Option<PassedSocket>,
+    ) -> Result<Self, StartError> {
         let (started_at, began) = (clock::wall(), clock::now());
         let (started, mut tasks) = (loaded.config.clone(), Tasks::default());
         let lent = Access::like(&started.runtime);
-        let (clients, questions) = bind(&started, lent)?;
         let node = hostname();
-        let http = http(&started, &node)
-            .inspect_err(|_| [&clients.file, &questions.file].into_iter().for_each(remove))?;
+        let bindings = Bindings::new(&started, lent, passed, &node)?;
+        let sockets = bindings.files();
+        let Bindings { clients, is_kept, api, http, unserved } = bindings;
 
         let gate = Gate::default();
         let recipes = RecipeStore::new(started.policy.acting.is_enabled);
         let has_output = Arc::new(AtomicBool::new(started.trace.has_output));
         let room = tap::Room::new(recipes.switch(), has_output.clone());
+        let accepting = ClientSocket { listener: clients.listener, is_kept };
         let (relay, relayed, observations) =
-            relay::spawn(clients.listener, started.runtime.clone(), gate.clone(), room)?;
-        tracing::info!(listen = %started.listen.display(), runtime = %started.runtime.display(), "relaying");
+            relay::spawn(accepting, started.runtime.clone(), gate.clone(), room)?;
+        tracing::info!(listen = %clients.file.path().display(), runtime = %started.runtime.display(), "relaying");
 
         let phases = PhasesHandle::spawn(&mut tasks);
         let recording = Recording::new(&started, &relayed, &phases, started_at);
@@ -206,6 +196,14 @@ impl Daemon {
         let images = planning::spawn(planning, &mut tasks);
 
         let is_draining = Arc::new(AtomicBool::new(false));
+        let informing = informing::Deps {
+            link: link.clone(),
+            config: config.clone(),
+            relay: relayed.clone(),
+            is_draining: is_draining.clone(),
+            unserved,
+        };
+        informing::spawn(informing, &mut tasks);
         let stages = Stages {
             relay: relayed,
             link,
@@ -239,8 +237,7 @@ impl Daemon {
         let records = [attempts, trace.file];
         let snapshots = Arc::new(stages);
         let sources = Sources { snapshots, trace: trace.journal, events, prober, redactor, node };
-        let api = Api::spawn((questions.listener, http), sources.clone(), &mut tasks)?;
-        let sockets = [clients.file, questions.file];
+        let api = Api::spawn((api.map(|bound| bound.listener), http), sources.clone(), &mut tasks)?;
         Ok(Self { relay, sockets, sources, is_draining, act_stop, api, saved, records, tasks })
     }
 
@@ -280,7 +277,7 @@ impl Api {
     /// On a thread of its own: whatever clients ask for, and however often, it takes no CPU time of the two threads of the
     /// stages but what a stage spends on its answers.
     fn spawn(
-        (socket, http): (StdListener, Option<(StdTcpListener, HttpRights)>),
+        (socket, http): (Option<StdListener>, Option<(StdTcpListener, HttpRights)>),
         sources: Sources,
         tasks: &mut Tasks,
     ) -> io::Result<Self> {
@@ -288,10 +285,8 @@ impl Api {
             let http = http.as_ref().map(|(listener, rights)| {
                 Ok::<_, io::Error>((TcpListener::from_std(listener.try_clone()?)?, rights.clone()))
             });
-            Ok::<_, io::Error>(Listeners {
-                socket: UnixListener::from_std(socket.try_clone()?)?,
-                http: http.transpose()?,
-            })
+            let socket = socket.as_ref().map(|listener| UnixListener::from_std(listener.try_clone()?));
+            Ok::<_, io::Error>(Listeners { socket: socket.transpose()?, http: http.transpose()? })
         };
         let stop = CancellationToken::new();
         let stopping = stop.clone();
@@ -306,46 +301,9 @@ impl Api {
     }
 }
 
-/// Binds the clients' socket, with the access of the runtime's if that is there, and the API's.
-fn bind(config: &Config, lent: Option<Access>) -> Result<(listen::Bound, listen::Bound), ListenError> {
-    let access = lent.unwrap_or(Access::PRIVATE);
-    let clients = listen::bind(&config.listen, access, Some(&config.runtime))?;
-    let questions =
-        listen::bind(&config.api.listen, api_access(config), Some(&config.runtime)).inspect_err(|_| {
-            // The start has failed already, and the next one replaces what is left.
-            let _ = clients.file.unlink();
-        })?;
-    Ok((clients, questions))
-}
-
-/// Binds the TCP address, if there is one.
-fn http(config: &Config, node: &Arc<str>) -> Result<Option<(StdTcpListener, HttpRights)>, StartError> {
-    let Some(address) = config.api.http else { return Ok(None) };
-    let listener = tcp::bind(address)?;
-    let address = listener.local_addr()?;
-    let rights = HttpRights { address, page: config.api.page, node: node.clone() };
-    let page = rights.serve_page();
-    tracing::info!(http = %address, page, "serving TCP");
-    if page && !rights.is_loopback() {
-        tracing::warn!(
-            http = %address,
-            "api.page is always: anyone who can reach this address can read all commands, outputs of probes and calls"
-        );
-    }
-    Ok(Some((listener, rights)))
-}
-
-/// The node's name; empty where it cannot be read.
+/// The node's name; empty if it has none.
 fn hostname() -> Arc<str> {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().into()
-}
-
-/// Removes a socket's file; where that fails, the next start replaces it.
-fn remove(socket: &SocketFile) {
-    if let Err(reason) = socket.unlink() {
-        tracing::warn!(path = %socket.path().display(), %reason, "cannot remove the socket file");
-    }
+    gethostname().unwrap_or_default().to_string_lossy().into()
 }
 
 /// A runtime's socket that came after ours lends it its mode, owner and group.
@@ -358,9 +316,4 @@ async fn borrow_access(mut link: watch::Receiver<Link>, runtime: PathBuf, socket
     {
         tracing::warn!(%error, "cannot copy the mode and owner of the runtime's socket");
     }
-}
-
-/// The access to the API: of root, or of root and a group.
-fn api_access(config: &Config) -> Access {
-    config.api.group.map_or(Access::PRIVATE, |gid| Access { mode: 0o660, uid: None, gid: Some(gid) })
 }

@@ -28,7 +28,9 @@ pub(super) fn is_reader_gone(error: &anyhow::Error) -> bool {
 fn advice(kind: io::ErrorKind) -> Option<&'static str> {
     match kind {
         io::ErrorKind::PermissionDenied => Some("run it as root, or choose a path that you can write to"),
-        io::ErrorKind::ReadOnlyFilesystem => Some("choose a path on a writable file system"),
+        io::ErrorKind::ReadOnlyFilesystem => {
+            Some("choose a path on a writable file system, or allow it with ReadWritePaths= in the unit")
+        }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             Some("a part of the path is a file, not a folder: choose another path")
         }

@@ -31,6 +31,7 @@ use crate::{
     act::{ActSettings, recipe::RecipeStore},
     clock,
     config::{Config, Loaded, LogLevel, health::ConfigHealth},
+    manager::{self, Notice},
     observed::ObservedHandle,
     prober::ProberSettings,
     record_file::RecordFile,
@@ -159,7 +160,9 @@ async fn run(reloading: Reloading, started: Loaded, outlets: Arc<Outlets>) {
             }
         };
         debounce.clear();
+        manager::send(vec![Notice::Reloading]).await;
         task.read(cause).await;
+        manager::send(vec![Notice::Ready]).await;
     }
 }
 

@@ -72,7 +72,9 @@ pub(super) enum RecordError {
 /// What the system refused, and what to do.
 fn refused(error: &io::Error) -> String {
     let advice = match error.kind() {
-        io::ErrorKind::ReadOnlyFilesystem => "name a file on a writable file system",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "name a file on a writable file system, or allow its folder with ReadWritePaths= in the unit"
+        }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space, or name another file",
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "a part of the path is a file, not a folder: name another file"

@@ -38,7 +38,7 @@ const ANNOUNCEMENT: Duration = Duration::from_millis(100);
 /// 100 ms: how often a connection checks itself while it drains, is closed on one side, or its runtime reads nothing.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// 500 ms without a byte: when a blind connection counts as quiet.
+/// 500 ms without a byte: when a blind connection, or one that has just been made, counts as quiet.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// 1 s without a byte from a side that only stopped receiving: then the connection ends. Bytes that were on their way to
@@ -120,8 +120,10 @@ impl Link<'_> {
         let (mut is_waiting, mut has_changed) = (false, false);
         let mut look: Option<Pin<Box<Sleep>>> = None;
         poll_fn(|cx| {
-            // Polled once to register the waker, and again only when there is a change: this is the hot path.
-            if !has_changed && (!is_waiting || *self.shared.phase.borrow() != born) {
+            // Polled once to register the waker: this is the hot path. When a phase has been announced, polled each time:
+            // its announcement may still be under way, and wake a connection that was made meanwhile without any change.
+            // That uses up the waker, and only another poll registers it again.
+            if !has_changed && (!is_waiting || *self.shared.phase.borrow() != Phase::Serving) {
                 has_changed = changed.as_mut().poll(cx).is_ready();
                 is_waiting = true;
             }
@@ -254,6 +256,10 @@ impl Link<'_> {
             // In the middle of an answer, or before the first one: no frame of ours may be inserted there.
             return phase == Phase::Closing || (self.tap.open_calls() == 0 && self.has_rested(QUIET, now));
         };
+        // It has only just connected, to make a call: that comes first.
+        if phase != Phase::Closing && highest == 0 && !self.has_rested(QUIET, now) {
+            return false;
+        }
         let announced = *self.announced.get_or_insert_with(|| {
             self.down.inject(&go_away(i32::MAX as u32));
             now

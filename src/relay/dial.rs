@@ -5,7 +5,6 @@ use std::{
     io,
     os::unix::net::UnixStream as StdStream,
     pin::pin,
-    process,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -98,10 +97,12 @@ async fn connect(shared: &Shared, is_short: &AtomicBool) -> Socket {
 
 /// Refuses a runtime that is our own listener: a link that was created after the start leads back to us.
 fn not_ourselves(shared: &Shared, runtime: StdStream) -> io::Result<StdStream> {
-    // A socket keeps the name under which it was bound, and ours contained our pid.
-    let has_our_name =
-        runtime.peer_addr()?.as_pathname().is_some_and(|name| Some(name) == shared.bound.as_deref());
-    if has_our_name && Peer::of(&runtime)?.pid == process::id() as i32 {
+    // A socket keeps the name under which it was bound, and the credentials of the process that listened first.
+    let is_ours = match (&shared.bound, runtime.peer_addr()?.as_pathname()) {
+        (Some((bound, listener)), Some(name)) => name == bound && Peer::of(&runtime)?.pid == *listener,
+        _ => false,
+    };
+    if is_ours {
         return Err(io::Error::other("the runtime's socket points back to criprobe itself: set --runtime"));
     }
     Ok(runtime)

@@ -21,11 +21,18 @@ struct Rig {
     runtime: UnixListener,
     runtime_path: PathBuf,
     path: PathBuf,
+    /// The socket as the service manager keeps it.
+    kept: Option<UnixListener>,
     _dir: tempfile::TempDir,
 }
 
 impl Rig {
     fn new(max_events: usize) -> Self {
+        Self::with_socket(max_events, false)
+    }
+
+    /// One whose socket the service manager would keep, or not.
+    fn with_socket(max_events: usize, is_kept: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let runtime_path = dir.path().join("runtime.sock");
         let path = dir.path().join("criprobe.sock");
@@ -34,10 +41,22 @@ impl Rig {
         listener.set_nonblocking(true).unwrap();
         let (output, observations) = output::channel(max_events);
         let (gate, registry, room) = (Gate::default(), Registry::default(), Room::default());
+        let kept = is_kept.then(|| listener.try_clone().unwrap());
+        let clients = ClientSocket { listener, is_kept };
         let relay =
-            Relay::start(listener, runtime_path.clone(), 2, gate.clone(), room, output, registry.clone())
+            Relay::start(clients, runtime_path.clone(), 2, gate.clone(), room, output, registry.clone())
                 .unwrap();
-        Self { relay: Some(relay), gate, registry, observations, runtime, runtime_path, path, _dir: dir }
+        Self {
+            relay: Some(relay),
+            gate,
+            registry,
+            observations,
+            runtime,
+            runtime_path,
+            path,
+            kept,
+            _dir: dir,
+        }
     }
 
     fn connect(&self) -> UnixStream {
@@ -546,6 +565,58 @@ fn a_drain_with_nothing_in_flight_is_quick() {
     let mut goodbye = Vec::new();
     client.read_to_end(&mut goodbye).unwrap();
     assert_eq!(goodbye.len(), 34, "two GOAWAYs");
+}
+
+#[test]
+fn a_drain_with_a_kept_socket_cuts_no_call_and_later_clients_wait_in_its_queue() {
+    let mut rig = Rig::with_socket(64, true);
+    let request =
+        [preface(), request_frames(1, "/runtime.v1.RuntimeService/ExecSync", "localhost", b"")].concat();
+    // The end of the stream, with `:status 200`.
+    let answer = frame(1, 5, 1, &[0x88]);
+    let begin = |rig: &Rig, calls| {
+        let (mut client, mut runtime) = rig.pair();
+        client.write_all(&request).unwrap();
+        runtime.write_all(&SETTINGS).unwrap();
+        eventually("the call is in flight", || rig.registry.calls() == calls);
+        (client, runtime)
+    };
+    let (mut early, mut early_runtime) = begin(&rig, 1);
+    let relay = rig.relay.take().unwrap();
+    let phase = relay.phase.clone();
+    let drained = thread::spawn(move || tokio::runtime::Runtime::new().unwrap().block_on(relay.drain()));
+    let mut goodbye = [0; SETTINGS.len() + 17];
+    early.read_exact(&mut goodbye).unwrap();
+
+    // While the first call is in flight, others are served.
+    let (mut late, mut late_runtime) = begin(&rig, 2);
+    // An announcement that reaches some connections late wakes this one without a change. It notices the next change.
+    phase.send_replace(Phase::Draining);
+    early_runtime.write_all(&answer).unwrap();
+    let mut rest = Vec::new();
+    early.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest.len(), answer.len() + 17);
+    late_runtime.write_all(&answer).unwrap();
+    late.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest.len(), 2 * (answer.len() + 17) + SETTINGS.len() + 17, "the answer, and two GOAWAYs");
+    drained.join().unwrap();
+
+    let _waiting = rig.connect();
+    rig.kept.as_ref().unwrap().accept().unwrap();
+}
+
+#[test]
+fn a_drain_with_a_kept_socket_and_no_connection_ends_at_once() {
+    assert!(Rig::with_socket(64, true).drain() < Duration::from_secs(3));
+}
+
+#[test]
+fn each_thread_of_the_relay_beats() {
+    let rig = Rig::new(64);
+    let beats = Arc::clone(&rig.relay.as_ref().unwrap().beats);
+    let all_above = |least| beats.iter().all(|beat| beat.load(Ordering::Relaxed) > least);
+    assert_eq!(beats.len(), 3);
+    eventually("each has beaten twice", || all_above(1));
 }
 
 #[test]

@@ -79,14 +79,14 @@ const SEND_BUFFER: usize = 128 << 10;
 /// What the API is served on.
 #[derive(Debug)]
 pub struct Listeners {
-    pub(crate) socket: UnixListener,
+    pub(crate) socket: Option<UnixListener>,
     /// The TCP address, and what may be asked for there.
     pub(crate) http: Option<(TcpListener, HttpRights)>,
 }
 
 impl From<UnixListener> for Listeners {
     fn from(socket: UnixListener) -> Self {
-        Self { socket, http: None }
+        Self { socket: Some(socket), http: None }
     }
 }
 
@@ -103,8 +103,10 @@ pub async fn serve(listeners: impl Into<Listeners>, sources: Sources, drain: imp
         routes::router(sources, drained, commands, (room, live.clone(), redacting.clone()))
     };
     let mut serving = JoinSet::new();
-    let served = Served { router: router(Room::of_socket()), http: None };
-    serving.spawn(accept_all(Either::Left(listeners.socket), served, Places::of_socket(), drained.clone()));
+    if let Some(socket) = listeners.socket {
+        let served = Served { router: router(Room::of_socket()), http: None };
+        serving.spawn(accept_all(Either::Left(socket), served, Places::of_socket(), drained.clone()));
+    }
     if let Some((listener, rights)) = listeners.http {
         let turns = [Semaphore::new(TCP_TURNS), Semaphore::new(TCP_TURNS)];
         let served = Served { router: router(Room::of_tcp()), http: Some(Arc::new(Http { rights, turns })) };

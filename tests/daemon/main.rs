@@ -54,6 +54,9 @@ mod outages;
 /// What outlives a restart of criprobe, and what the state file may be like.
 mod continuity;
 
+/// What a service manager passes and learns.
+mod manager;
+
 /// What is kept of attempts and events, what is written to a file, and how long attempts took.
 mod history;
 

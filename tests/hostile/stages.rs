@@ -25,7 +25,8 @@ use crate::{
 };
 
 /// Every stage but the relay, in the order in which they are started.
-const STAGES: [&str; 8] = ["link", "manifests", "inventory", "plan", "state", "prober", "reload", "api"];
+const STAGES: [&str; 9] =
+    ["link", "manifests", "inventory", "plan", "state", "prober", "informing", "reload", "api"];
 
 /// Calls a second, each on its way when it is due.
 const RATE: u64 = 1_000;

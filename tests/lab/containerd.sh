@@ -23,6 +23,7 @@ DIR_MAX=85
 PATIENCE=30
 
 . "$(dirname "$0")/packages.sh"
+. "$(dirname "$0")/processes.sh"
 
 # ---- the machine ----
 
@@ -84,25 +85,7 @@ running() {
     ! is_ours "$pid" || echo "$pid"
 }
 
-# Polls a command until it succeeds, for PATIENCE seconds.
-eventually() {
-    tries=$((PATIENCE * 50))
-    until "$@"; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || return 1
-        sleep 0.02
-    done
-}
-
 CTR() { ctr -a "$DIR/containerd.sock" -n k8s.io "$@"; }
-
-# Whether the process $1 is gone, or a zombie.
-has_ended() {
-    case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in
-        '' | Z* | X*) ;;
-        *) return 1 ;;
-    esac
-}
 
 answers() {
     ! has_ended "$1" || { tail -n 5 "$DIR/containerd.log" >&2; die "containerd ended right after its start"; }
@@ -346,14 +329,6 @@ down() {
     fi
     rm -rf --one-file-system "$DIR"
     sweep
-}
-
-# Removes the rig $1 as soon as process $2 has ended, for whatever reason.
-watch() {
-    started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
-    birth=$(started "$2")
-    while [ -n "$birth" ] && [ "$(started "$2")" = "$birth" ] && [ -e "$1" ]; do sleep 0.5; done
-    down "$1"
 }
 
 usage() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; }

@@ -1,23 +1,24 @@
 //! A private, real containerd for tests: starts, stops and removes the rig of `tests/lab/containerd.sh`.
 //!
-//! A machine that cannot run it makes the tests pass with a word on stderr, and fail where `CI` is `true`;
-//! `tests/lab/run-tests.sh` says that word where everybody sees it.
+//! Where it cannot run, [`lab::is_available`] decides what the tests do.
 
 use std::{
-    env,
     path::{Path, PathBuf},
-    process::{self, Command, Stdio},
+    process,
     sync::LazyLock,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
     PATIENCE,
     cri::{self, Cri},
-    eventually,
+    eventually, lab,
 };
+
+/// The rig's script.
+const SCRIPT: &str = "containerd.sh";
 
 /// One running rig. Dropped, it takes containerd, its containers and everything they left with it; a rig whose process
 /// ends without dropping it (the shared one, or one of a test that was killed) goes half a second later by itself.
@@ -36,11 +37,7 @@ impl Lab {
     /// # Errors
     /// When it could run but did not, and where it cannot run although `CI` is `true`.
     pub(crate) fn start() -> Result<Option<Self>> {
-        if let Err(reason) = script(["check"]).and_then(|_| script(["install"])) {
-            if env::var("CI").is_ok_and(|ci| ci == "true") {
-                bail!("{reason}");
-            }
-            eprintln!("skipped: {reason}");
+        if !lab::is_available(SCRIPT)? {
             return Ok(None);
         }
         let lab = Self { dir: tempfile::Builder::new().prefix("criprobe-lab-").tempdir()?.keep() };
@@ -59,6 +56,11 @@ impl Lab {
     /// Adds an image like that of the rig, in Docker's format, with this HEALTHCHECK.
     pub(crate) fn add_image(&self, name: &str, healthcheck: &str) -> Result<()> {
         script(["image", self.path(), name, healthcheck]).map(drop)
+    }
+
+    /// The folder of its socket.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Where containerd listens.
@@ -120,16 +122,5 @@ impl Drop for Lab {
 
 /// Runs a verb of the rig's script, and gives what it said on stdout.
 fn script<const N: usize>(args: [&str; N]) -> Result<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/containerd.sh");
-    let output = Command::new(&path)
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("run {}", path.display()))?;
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        bail!("{}", if why.is_empty() { said } else { why });
-    }
-    Ok(said)
+    lab::script(SCRIPT, &args)
 }

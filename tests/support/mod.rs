@@ -1,8 +1,10 @@
-//! What integration tests share: a daemon, a CRI client, a real containerd, and waiting for what must come.
+//! What integration tests share: a daemon, a CRI client, a real containerd, a real systemd, and waiting for what must come.
 
 pub(crate) mod containerd;
 pub(crate) mod cri;
 pub(crate) mod daemon;
+pub(crate) mod lab;
+pub(crate) mod node;
 pub(crate) mod terminal;
 
 use std::time::Duration;

@@ -1,0 +1,243 @@
+//! The service manager that started this process, such as systemd: takes the sockets that it passed, and sends it notices.
+//! Speaks the protocol of sd_listen_fds(3) and sd_notify(3) through the crate sd-notify. Without a manager, it does nothing.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsRawFd, OwnedFd, RawFd},
+        unix::net::{UnixDatagram, UnixListener},
+    },
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nix::{
+    sys::socket::{ControlMessage, MsgFlags, sendmsg},
+    unistd::close,
+};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketType, recvmsg, sockopt,
+};
+use sd_notify::NotifyState;
+use tokio::{task::spawn_blocking, time::timeout};
+
+use crate::listen;
+
+/// 1 s: how long a notice may take. A manager that hangs must not hold up anything.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// 512 bytes of a status are sent; the rest is cut.
+const MAX_STATUS: usize = 512;
+
+/// What the manager passed at the start.
+#[derive(Debug, Default)]
+pub(crate) struct Passed(Vec<(String, OwnedFd)>);
+
+/// A socket on which the manager listens for us. It stays when this process ends, and clients that connect then wait for
+/// the next one.
+#[derive(Debug)]
+pub(crate) struct PassedSocket {
+    pub(crate) listener: UnixListener,
+    /// Where clients connect.
+    pub(crate) path: PathBuf,
+}
+
+/// What the manager can learn of the daemon.
+#[derive(Clone, Debug)]
+pub(crate) enum Notice {
+    /// It accepts clients, with the configuration as it is now.
+    Ready,
+    /// It reads its configuration again; [`Notice::Ready`] follows.
+    Reloading,
+    /// It drains, and ends.
+    Stopping,
+    /// It works; due within the time of [`watchdog`].
+    Alive,
+    /// What it does, in words.
+    Status(String),
+}
+
+impl Passed {
+    /// Takes over all descriptors that were passed. To be called once, before this process opens anything.
+    ///
+    /// # Errors
+    /// The environment names descriptors that do not exist, or is not what sd_listen_fds(3) says.
+    pub(crate) fn take() -> io::Result<Self> {
+        let passed = sd_notify::listen_fds_with_names()?;
+        passed.map(|(raw, name)| Ok((name, adopt(raw)?))).collect::<io::Result<_>>().map(Self)
+    }
+
+    /// The socket for clients: the one at `wanted`, or else the first Unix socket that listens. And what is wrong with what
+    /// was passed, one line each; what is not used is closed.
+    pub(crate) fn into_socket(self, wanted: &Path) -> (Option<PassedSocket>, Vec<String>) {
+        let mut notes = Vec::new();
+        let mut sockets = Vec::new();
+        for (name, descriptor) in self.0 {
+            match PassedSocket::of(descriptor) {
+                Some(socket) => sockets.push((name, socket)),
+                None => notes.push(format!("{name}: is not a Unix socket that listens, and is not used")),
+            }
+        }
+        let best = sockets.iter().position(|(_, socket)| listen::is_same_place(&socket.path, wanted));
+        let chosen = (!sockets.is_empty()).then(|| sockets.swap_remove(best.unwrap_or(0)));
+        notes.extend(sockets.iter().map(|(name, socket)| {
+            format!("{name}: listens on {}, where criprobe serves no one", socket.path.display())
+        }));
+        let Some((name, socket)) = chosen else { return (None, notes) };
+        if best.is_none() {
+            notes.push(format!(
+                "{name}: listens on {served}, but `listen` is {wanted}: clients are served on {served} only, change one of \
+                 the two paths",
+                served = socket.path.display(),
+                wanted = wanted.display(),
+            ));
+        }
+        (Some(socket), notes)
+    }
+}
+
+impl PassedSocket {
+    /// `None` if it is anything else than a Unix stream socket that listens at a path.
+    fn of(descriptor: OwnedFd) -> Option<Self> {
+        let is_one = sockopt::socket_domain(&descriptor).is_ok_and(|domain| domain == AddressFamily::UNIX)
+            && sockopt::socket_type(&descriptor).is_ok_and(|kind| kind == SocketType::STREAM)
+            && sockopt::socket_acceptconn(&descriptor).unwrap_or(false);
+        if !is_one {
+            return None;
+        }
+        let listener = UnixListener::from(descriptor);
+        let path = listener.local_addr().ok()?.as_pathname()?.to_owned();
+        Some(Self { listener, path })
+    }
+}
+
+/// How often [`Notice::Alive`] is due, if it is.
+pub(crate) fn watchdog() -> Option<Duration> {
+    sd_notify::watchdog_enabled().filter(|due| !due.is_zero())
+}
+
+/// Sends notices, in this order and all at once. A failure is only logged: the manager acts on a missing notice.
+pub(crate) async fn send(notices: Vec<Notice>) {
+    let sent = timeout(PATIENCE, spawn_blocking(move || send_now(&notices))).await;
+    match sent {
+        Ok(Ok(Ok(()))) => {}
+        Ok(Ok(Err(error))) => tracing::debug!(%error, "cannot notify the service manager"),
+        Ok(Err(error)) => tracing::debug!(%error, "cannot notify the service manager"),
+        Err(_elapsed) => tracing::debug!("the service manager takes no notices"),
+    }
+}
+
+fn send_now(notices: &[Notice]) -> io::Result<()> {
+    let mut states = Vec::new();
+    for notice in notices {
+        match notice {
+            Notice::Ready => states.push(NotifyState::Ready),
+            Notice::Reloading => {
+                states.push(NotifyState::Reloading);
+                states.push(NotifyState::monotonic_usec_now()?);
+            }
+            Notice::Stopping => states.push(NotifyState::Stopping),
+            Notice::Alive => states.push(NotifyState::Watchdog),
+            Notice::Status(text) => states.push(NotifyState::Status(text)),
+        }
+    }
+    sd_notify::notify(&states)
+}
+
+impl Notice {
+    /// A status on one line: what others write, such as a runtime's error, must not become another notice.
+    pub(crate) fn status(text: &str) -> Self {
+        let mut line = text.replace(char::is_control, " ");
+        line.truncate(line.floor_char_boundary(MAX_STATUS));
+        Self::Status(line)
+    }
+}
+
+/// The descriptor of this number as one that is owned. It takes a copy through a socket, and closes the number, because only
+/// unsafe code can claim it.
+fn adopt(raw: RawFd) -> io::Result<OwnedFd> {
+    let (here, there) = UnixDatagram::pair()?;
+    let rights = [ControlMessage::ScmRights(&[raw])];
+    sendmsg::<()>(here.as_raw_fd(), &[IoSlice::new(&[0])], &rights, MsgFlags::empty(), None)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut received = RecvAncillaryBuffer::new(&mut space);
+    recvmsg(&there, &mut [IoSliceMut::new(&mut [0])], &mut received, RecvFlags::CMSG_CLOEXEC)?;
+    let copy = received.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    close(raw)?;
+    copy.ok_or_else(|| io::Error::other(format!("the kernel did not pass descriptor {raw} on")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, os::fd::IntoRawFd as _};
+
+    use super::*;
+
+    fn listening(path: &Path) -> OwnedFd {
+        UnixListener::bind(path).unwrap().into()
+    }
+
+    #[test]
+    fn a_descriptor_that_was_passed_is_owned_and_its_number_is_free() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.sock");
+        let raw = listening(&path).into_raw_fd();
+        let owned = adopt(raw).unwrap();
+        let socket = PassedSocket::of(owned).unwrap();
+        assert_eq!(socket.path, path);
+        drop(socket);
+        assert!(std::os::unix::net::UnixStream::connect(&path).is_err(), "no other descriptor listens");
+        assert!(adopt(RawFd::MAX).is_err());
+    }
+
+    #[test]
+    fn the_socket_at_the_configured_path_is_taken_and_all_else_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let named = |name: &str, descriptor| (name.to_owned(), descriptor);
+        let passed = |number: u8| {
+            Passed(vec![
+                named("file", File::open("/dev/null").unwrap().into()),
+                named("datagrams", UnixDatagram::bind(path(&format!("d{number}"))).unwrap().into()),
+                named("one", listening(&path(&format!("a{number}")))),
+                named("two", listening(&path(&format!("b{number}")))),
+            ])
+        };
+        let (socket, notes) = passed(1).into_socket(&path("b1"));
+        assert_eq!(socket.unwrap().path, path("b1"));
+        assert_eq!(notes.len(), 3, "{notes:?}");
+        assert_eq!(notes[0], "file: is not a Unix socket that listens, and is not used");
+        assert_eq!(
+            notes[2],
+            format!("one: listens on {}, where criprobe serves no one", path("a1").display())
+        );
+
+        let (socket, notes) = passed(2).into_socket(&path("elsewhere"));
+        assert_eq!(socket.unwrap().path, path("a2"));
+        let last = notes.last().unwrap();
+        assert!(
+            last.starts_with("one: listens on ") && last.contains("/elsewhere: clients are served on "),
+            "{last}"
+        );
+
+        std::os::unix::fs::symlink(dir.path(), path("link")).unwrap();
+        let (socket, notes) =
+            Passed(vec![named("one", listening(&path("a3")))]).into_socket(&path("link/a3"));
+        assert!(socket.is_some() && notes.is_empty(), "another name of the same file: {notes:?}");
+
+        let (socket, notes) = Passed::default().into_socket(&path("b1"));
+        assert!(socket.is_none() && notes.is_empty());
+    }
+
+    #[test]
+    fn a_status_is_one_line_of_bounded_length() {
+        let Notice::Status(line) = Notice::status("away\nMAINPID=1\r\u{e9}") else { panic!() };
+        assert_eq!(line, "away MAINPID=1 \u{e9}");
+        let Notice::Status(line) = Notice::status(&"\u{e9}".repeat(400)) else { panic!() };
+        assert_eq!(line.len(), MAX_STATUS);
+    }
+}

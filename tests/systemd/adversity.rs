@@ -1,0 +1,153 @@
+//! What is wrong with the node is one clear line, and clients are relayed wherever that is possible.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
+
+use anyhow::{Result, ensure};
+
+use crate::support::{
+    PATIENCE,
+    containerd::Lab,
+    cri, eventually,
+    node::{Node, SERVICE},
+};
+
+const SOCKET: &str = "criprobe.socket";
+
+/// The lines that a unit has logged and that contain this.
+fn lines(node: &Node, unit: &str, part: &str) -> Result<Vec<String>> {
+    let log = node.run(&["journalctl", "--no-pager", "--output=cat", "--unit", unit])?;
+    Ok(log.lines().filter(|line| line.contains(part)).map(str::to_owned).collect())
+}
+
+/// That the service has logged one line with all of this, and no other with the first part.
+fn has_one_line(node: &Node, unit: &str, parts: &[&str]) -> Result<()> {
+    let lines = lines(node, unit, parts[0])?;
+    ensure!(lines.len() == 1 && parts.iter().all(|part| lines[0].contains(part)), "{parts:?} in {lines:#?}");
+    Ok(())
+}
+
+/// That a new client is answered.
+async fn relays(node: &Node) -> Result<()> {
+    assert_eq!(cri::version(&mut node.client().await?).await?.runtime_name, "containerd");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_read_only_run_costs_the_api_and_no_client() -> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let Some(node) = Node::boot(lab)? else { return Ok(()) };
+    // Without its folder, the whole of /run is read-only for the service.
+    node.drop_in(SERVICE, "[Service]\nRuntimeDirectory=\n")?;
+    node.service("start")?;
+    relays(&node).await?;
+    has_one_line(&node, SERVICE, &["/run/criprobe/api.sock", "Read-only file system", "ReadWritePaths="])?;
+    has_one_line(&node, SERVICE, &["cannot copy the mode and owner", "Read-only file system"])?;
+    eventually("the status says so", PATIENCE, async || {
+        let text = node.property(SERVICE, "StatusText")?;
+        Ok(text.contains("; the API is not served: ").then_some(()))
+    })
+    .await?;
+    node.service("restart")?;
+    relays(&node).await
+}
+
+#[tokio::test]
+async fn without_proc_clients_are_relayed() -> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let Some(node) = Node::boot(lab)? else { return Ok(()) };
+    node.drop_in(SERVICE, "[Service]\nTemporaryFileSystem=/proc:ro\nProtectProc=default\nProcSubset=all\n")?;
+    node.service("start")?;
+    relays(&node).await?;
+    ensure!(node.get("/v1/status").await?["runtime"]["name"] == "containerd");
+    // And without a socket unit.
+    node.run(&["systemctl", "stop", SERVICE, SOCKET])?;
+    fs::remove_file(node.file("/etc/systemd/system/criprobe.socket"))?;
+    node.run(&["systemctl", "mask", SOCKET])?;
+    node.service("start")?;
+    relays(&node).await
+}
+
+#[tokio::test]
+async fn a_socket_file_that_was_removed_is_made_again() -> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let Some(node) = Node::boot(lab)? else { return Ok(()) };
+    node.run(&["systemctl", "start", SOCKET])?;
+    fs::remove_file(node.socket())?;
+    node.service("start")?;
+    relays(&node).await?;
+    has_one_line(
+        &node,
+        SERVICE,
+        &["that file is gone", "/run/criprobe/criprobe.sock", "restart its socket unit"],
+    )
+}
+
+#[tokio::test]
+async fn a_second_unit_is_refused_in_a_line_and_the_first_goes_on() -> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let Some(node) = Node::boot(lab)? else { return Ok(()) };
+    node.service("start")?;
+    let mut client = node.client().await?;
+    cri::version(&mut client).await?;
+    let unit = |name| Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging").join(name);
+    let service = fs::read_to_string(unit(SERVICE))?.replace("Restart=always", "Restart=no");
+    fs::write(node.file("/etc/systemd/system/other.service"), service.replace(SOCKET, "other.socket"))?;
+    node.run(&["systemctl", "daemon-reload"])?;
+    ensure!(node.run(&["systemctl", "start", "other.service"]).is_err());
+    has_one_line(&node, "other.service", &["criprobe.sock is in use by a socket unit of systemd"])?;
+    cri::version(&mut client).await?;
+    relays(&node).await?;
+
+    // One with a socket of its own relays, too.
+    let socket = fs::read_to_string(unit(SOCKET))?.replace("criprobe/criprobe.sock", "criprobe/other.sock");
+    fs::write(node.file("/etc/systemd/system/other.socket"), socket)?;
+    node.run(&["systemctl", "daemon-reload"])?;
+    node.run(&["systemctl", "start", "other.service"])?;
+    let mut other = cri::connect(&node.file("/run/criprobe/other.sock")).await?;
+    cri::version(&mut other).await?;
+    let pid = node.property(SERVICE, "MainPID")?;
+    has_one_line(&node, "other.service", &["api.sock is in use by", &format!("pid {pid} (criprobe)")])?;
+    has_one_line(&node, "other.service", &["listens on /run/criprobe/other.sock, but `listen` is"])?;
+    eventually("the state is not taken from the first", PATIENCE, async || {
+        let lines = lines(&node, "other.service", "another criprobe keeps its state in")?;
+        Ok((lines.len() == 1).then_some(()))
+    })
+    .await?;
+    node.run(&["systemctl", "stop", "other.service", "other.socket"])?;
+    cri::version(&mut client).await?;
+    relays(&node).await
+}
+
+#[tokio::test]
+async fn files_of_the_wrong_mode_or_owner_are_a_line_each() -> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let Some(node) = Node::boot(lab)? else { return Ok(()) };
+    let settings = node.file("/etc/criprobe/conf.d/50-test.yaml");
+    fs::write(&settings, "trace: {file: /var/log/criprobe/deep/calls.jsonl}\n")?;
+    fs::set_permissions(&settings, Permissions::from_mode(0o666))?;
+    let records = node.file("/var/log/criprobe/deep");
+    fs::create_dir_all(&records)?;
+    fs::set_permissions(&records, Permissions::from_mode(0o777))?;
+    node.run(&["systemctl", "start", SOCKET])?;
+    fs::set_permissions(node.socket(), Permissions::from_mode(0o666))?;
+    node.service("start")?;
+    relays(&node).await?;
+    let theirs = fs::metadata(lab.socket())?.permissions().mode();
+    assert_eq!(fs::metadata(node.socket())?.permissions().mode(), theirs, "no wider than the runtime's");
+    has_one_line(&node, SERVICE, &["50-test.yaml", "can be written by others"])?;
+    eventually("the folder of the records is noticed", PATIENCE, async || {
+        Ok((lines(&node, SERVICE, "others can write to the folder")?.len() == 1).then_some(()))
+    })
+    .await?;
+
+    // Root without CAP_DAC_OVERRIDE cannot read what belongs to others alone.
+    node.run(&["chown", "65534", "/etc/criprobe/conf.d/50-test.yaml"])?;
+    fs::set_permissions(&settings, Permissions::from_mode(0o600))?;
+    ensure!(node.service("restart").is_err());
+    assert_eq!(node.property(SERVICE, "ExecMainStatus")?, "78");
+    has_one_line(&node, SERVICE, &["Permission denied", "50-test.yaml: cannot read the configuration"])
+}
