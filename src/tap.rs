@@ -5,6 +5,7 @@
 
 mod blindness;
 pub mod call;
+mod carried;
 mod creation;
 pub mod cri;
 mod exec;

@@ -1,6 +1,8 @@
 //! gRPC's framing: before each message stand five octets, whether it is compressed and its length. Reads messages that come
 //! in pieces of any size, and writes the prefix of one. Pure; holds nothing of a message.
 
+use crate::carry::carried;
+
 /// The octets before a message.
 pub const PREFIX: usize = 5;
 
@@ -33,6 +35,8 @@ pub struct GrpcReader {
     prefix_len: u8,
     left: u32,
 }
+
+carried! { struct GrpcReader { prefix, prefix_len, left } if is_sound }
 
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
@@ -77,6 +81,10 @@ impl GrpcReader {
     /// Whether nothing is half read: neither a message nor the prefix of one.
     pub fn is_between_messages(&self) -> bool {
         self.left == 0 && self.prefix_len == 0
+    }
+
+    fn is_sound(&self) -> bool {
+        usize::from(self.prefix_len) < PREFIX
     }
 }
 

@@ -3,6 +3,8 @@
 
 use thiserror::Error;
 
+use crate::carry::carried;
+
 /// 4 KiB: the buffer capacity that is kept between frames; more is freed.
 const KEPT_CAPACITY: usize = 4096;
 
@@ -46,6 +48,8 @@ pub enum FrameError {
     Push,
 }
 
+carried! { enum FrameError { 0 NoSettings, 1 TooLong, 2 Malformed, 3 Interrupted, 4 Push } }
+
 /// The relevant content of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
@@ -68,6 +72,8 @@ struct Head {
     flags: u8,
     stream: u32,
 }
+
+carried! { struct Head { kind, flags, stream } }
 
 impl Head {
     fn has(self, flag: u8) -> bool {
@@ -105,6 +111,13 @@ pub(super) struct FrameReader {
     is_spent: bool,
     has_begun: bool,
     max_frame: u32,
+}
+
+carried! {
+    struct FrameReader {
+        head, head_len, current, left, padding, priority, block, held, is_spent, has_begun, max_frame,
+    }
+    if is_sound
 }
 
 impl Default for FrameReader {
@@ -197,6 +210,17 @@ impl FrameReader {
     /// Bytes of memory in use.
     pub(super) fn kept(&self) -> usize {
         self.held.capacity()
+    }
+
+    /// Lengths are as [`FrameReader::check`] leaves them.
+    fn is_sound(&self) -> bool {
+        let Some(head) = self.current else { return self.head_len < 9 };
+        let to_come = self.held.len() + self.left;
+        self.head_len == 0
+            && (1..1 << 24).contains(&self.left)
+            && self.left >= self.priority + usize::from(self.padding.is_none())
+            && (head.kind != GOAWAY || to_come >= 4)
+            && (head.kind != SETTINGS || to_come <= MAX_SETTINGS as usize)
     }
 
     fn release(&mut self) {
