@@ -425,4 +425,4 @@ impl Carry for Instant {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

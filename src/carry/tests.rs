@@ -48,6 +48,12 @@ impl Everything {
     }
 }
 
+/// A value from the bytes of another one.
+pub(crate) fn carried_over<T: Carry>(value: &T) -> Result<T, Unreadable> {
+    let now = clock::now();
+    read(&write(value, now), now)
+}
+
 fn write<T: Carry>(value: &T, now: Instant) -> Vec<u8> {
     let mut into = Writer::new(T::LAYOUT, now);
     value.write(&mut into);

@@ -94,6 +94,14 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_prefix_that_is_too_long_is_not_taken_over() {
+        for (prefix_len, is_taken) in [(4, true), (5, false)] {
+            let reader = GrpcReader { prefix_len, ..GrpcReader::default() };
+            assert_eq!(crate::carry::tests::carried_over(&reader).is_ok(), is_taken);
+        }
+    }
+
     proptest! {
         #[test]
         fn messages_are_the_same_in_any_pieces(

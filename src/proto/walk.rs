@@ -146,3 +146,17 @@ impl Place {
         if left == 0 { Self::Key } else { Self::Bytes { of, left } }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::carry::tests::carried_over;
+
+    #[test]
+    fn a_varint_that_has_more_bits_than_there_are_is_not_taken_over() {
+        for (shift, is_taken) in [(0, true), (63, true), (62, false), (70, false)] {
+            let walker = FieldWalker { shift, ..FieldWalker::default() };
+            assert_eq!(carried_over(&walker).is_ok(), is_taken, "{shift}");
+        }
+    }
+}

@@ -511,6 +511,48 @@ mod tests {
         assert!(reader.is_between_frames());
     }
 
+    #[test]
+    fn lengths_that_no_bytes_lead_to_are_not_taken_over() {
+        let within = |kind, left| FrameReader {
+            current: Some(Head { kind, flags: 0, stream: 1 }),
+            left,
+            padding: Some(0),
+            ..FrameReader::default()
+        };
+        let rows = [
+            ("a frame", within(DATA, 5), true),
+            ("a frame without an end", within(DATA, 1 << 24), false),
+            ("a frame that is over", within(DATA, 0), false),
+            ("a head that is too long", FrameReader { head_len: 9, ..FrameReader::default() }, false),
+            ("a head in a frame", FrameReader { head_len: 1, ..within(DATA, 5) }, false),
+            (
+                "a frame without room for the length of its padding",
+                FrameReader { padding: None, priority: 5, ..within(HEADERS, 5) },
+                false,
+            ),
+            (
+                "a frame without room for its priority",
+                FrameReader { priority: 5, ..within(HEADERS, 4) },
+                false,
+            ),
+            ("a goodbye", within(GOAWAY, 4), true),
+            ("a goodbye without a stream", FrameReader { held: vec![0], ..within(GOAWAY, 2) }, false),
+            (
+                "settings",
+                FrameReader { held: vec![0; 6], ..within(SETTINGS, MAX_SETTINGS as usize - 6) },
+                true,
+            ),
+            (
+                "too many settings",
+                FrameReader { held: vec![0; 6], ..within(SETTINGS, MAX_SETTINGS as usize) },
+                false,
+            ),
+        ];
+        for (rule, reader, is_taken) in rows {
+            assert_eq!(crate::carry::tests::carried_over(&reader).is_ok(), is_taken, "{rule}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_survived(mut bytes in prop::collection::vec(any::<u8>(), 0..400), piece in 1usize..50) {

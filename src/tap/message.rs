@@ -259,6 +259,16 @@ mod tests {
     }
 
     #[test]
+    fn a_message_beyond_the_bound_is_not_taken_over() {
+        for (length, is_taken) in [(MAX_KEPT, true), (MAX_KEPT + 1, false)] {
+            let mut messages = Messages::new(Body::Skip);
+            messages.feed(&framed(0, &vec![7; length])[..9]);
+            messages.body = Body::Keep(Wanted::Creation, Kept::Part(vec![7; 4]));
+            assert_eq!(crate::carry::tests::carried_over(&messages).is_ok(), is_taken, "{length}");
+        }
+    }
+
+    #[test]
     fn a_message_cut_short_is_not_whole() {
         let mut messages = Messages::new(Body::Keep(Wanted::Creation, Kept::default()));
         messages.feed(&framed(0, b"hello")[..7]);

@@ -200,9 +200,38 @@ fn rich_conversation() -> Vec<Step> {
     })
 }
 
+/// What depends on the earlier fields of a block, and on the earlier blocks of an answer.
+fn doubled_conversation(has_late_update: bool) -> Vec<Step> {
+    conversation(|wire| {
+        let twice = [(":path", VERSION), ("user-agent", "a"), (":path", EXEC_SYNC), ("user-agent", "b")];
+        let block = wire.block(From::Client, &twice);
+        wire.frame(From::Client, HEADERS, 0, 1, &block[..block.len() / 2]);
+        wire.frame(From::Client, CONTINUATION, END_HEADERS, 1, &block[block.len() / 2..]);
+        wire.headers(From::Client, 3, &[(":path", VERSION)], END_STREAM);
+        wire.headers(From::Runtime, 3, &[(":status", "503")], 0);
+        wire.data(From::Runtime, 3, b"", END_STREAM);
+        let twice =
+            [("grpc-status", "5"), ("grpc-message", "first"), ("grpc-status", "6"), ("grpc-message", "x")];
+        let block = wire.block(From::Runtime, &twice);
+        wire.frame(From::Runtime, HEADERS, END_STREAM, 1, &block[..block.len() / 2]);
+        wire.frame(From::Runtime, CONTINUATION, END_HEADERS, 1, &block[block.len() / 2..]);
+        wire.headers(From::Client, 5, &[(":path", VERSION)], END_STREAM);
+        wire.go_away(From::Runtime, 3);
+        if has_late_update {
+            let mut block = wire.block(From::Client, &[(":path", VERSION)]);
+            block.extend(wire.resize(From::Client, 100));
+            wire.frame(From::Client, HEADERS, END_HEADERS, 7, &block);
+        }
+    })
+}
+
 #[test]
 fn a_tap_carried_after_every_byte_tells_the_same_calls() {
     check_carried("long", &long_conversation(), 1);
+    check_carried("doubled", &doubled_conversation(false), 1);
+    check_carried("a late update", &doubled_conversation(true), 1);
+    let late = told(&doubled_conversation(true), 1, || true);
+    assert!(late.iter().any(|line| line.contains("size update within")), "{late:?}");
     let rich = rich_conversation();
     check_carried("rich", &rich, 61);
     let length = |steps: &[Step]| steps.iter().map(|step| step.bytes.len()).sum::<usize>();
@@ -327,6 +356,7 @@ proptest! {
         (steps, is_rich) in prop_oneof![
             3 => random_conversation().prop_map(|steps| (steps, false)),
             1 => Just((long_conversation(), false)),
+            1 => Just((doubled_conversation(false), false)),
             1 => Just((rich_conversation(), true)),
         ],
         at: Index,
