@@ -8,6 +8,7 @@ mod connection;
 pub mod descriptors;
 mod dial;
 pub mod gate;
+pub mod handover;
 mod notice;
 pub mod output;
 mod pump;
@@ -15,20 +16,24 @@ pub mod registry;
 mod socket;
 
 use std::{
-    io,
+    io, iter,
     os::unix::net::{UnixListener as StdListener, UnixStream},
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use descriptors::{Budget, MAX_CONNECTIONS, Place, Shortage, is_shortage};
 use gate::Gate;
+use handover::Frozen;
 use notice::{Notice, Notices};
 use output::{Observations, Output};
 use pump::Waiting;
-use registry::Registry;
+use registry::{Registry, RelayedConnection};
 use socket::Socket;
 use tokio::{
     net::UnixListener,
@@ -38,7 +43,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{clock, ids::ConnId, peer::Peer, tap::Room};
+use crate::{
+    clock,
+    ids::ConnId,
+    peer::Peer,
+    tap::{Room, TapEvent},
+};
 
 /// 100 ms: how often to check whether there are descriptors for another client again. Meanwhile, connections wait in
 /// the backlog.
@@ -60,8 +70,12 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 /// 300 ms: how long connections may take to close at the end of a drain.
 const GOODBYE: Duration = Duration::from_millis(300);
 
+/// 100 ms: how long connections may take to stop where they are. A turn of one takes microseconds, but others may have theirs
+/// before.
+const FREEZE: Duration = Duration::from_millis(100);
+
 /// The phase of the relay's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Normal operation.
     Serving,
@@ -69,6 +83,8 @@ pub enum Phase {
     Draining,
     /// All connections end now.
     Closing,
+    /// All connections stop where they are, for another process to go on with them.
+    Freezing,
 }
 
 /// State that all connections share.
@@ -86,13 +102,25 @@ struct Shared {
     room: Arc<Room>,
     /// What waits for slow receivers.
     waiting: Arc<Waiting>,
+    /// Takes the connections that were frozen.
+    frozen: mpsc::UnboundedSender<Frozen>,
+    /// How many connections did not stop in time.
+    lost: AtomicUsize,
 }
 
-/// An accepted client.
+/// A client that a thread is to serve.
 #[derive(Debug)]
 struct Accepted {
-    stream: UnixStream,
+    client: Client,
     place: Place,
+}
+
+#[derive(Debug)]
+enum Client {
+    /// It has just connected.
+    New(UnixStream),
+    /// It was connected to the process before.
+    Resumed(Arc<RelayedConnection>, Box<Frozen>),
 }
 
 /// A relay thread ended before it was asked to.
@@ -129,7 +157,8 @@ pub fn spawn(
     let (output, observations) = output::channel(output::MAX_EVENTS);
     let connections = Registry::default();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    let relay = Relay::start(listener, runtime, threads, gate, room, output.clone(), connections.clone())?;
+    let resumed = Resumed { room: Arc::new(room), connections: Vec::new(), last_id: 0, events: Vec::new() };
+    let relay = Relay::start(listener, runtime, threads, gate, resumed, output.clone(), connections.clone())?;
     Ok((relay, RelayHandle { connections, output }, observations))
 }
 
@@ -141,6 +170,58 @@ pub struct Relay {
     ended: mpsc::Receiver<()>,
     registry: Registry,
     threads: Vec<JoinHandle<()>>,
+    /// The socket that clients connect to, for a relay that takes over from this one.
+    listener: StdListener,
+    shared: Arc<Shared>,
+    frozen: mpsc::UnboundedReceiver<Frozen>,
+}
+
+/// What a relay goes on with.
+#[derive(Debug)]
+pub struct Resumed {
+    /// What all taps may keep, and what those of the connections keep of it.
+    pub room: Arc<Room>,
+    /// Connections of another relay.
+    pub connections: Vec<Frozen>,
+    /// The highest number that it gave a connection.
+    pub last_id: u64,
+    /// What their taps report.
+    pub events: Vec<TapEvent>,
+}
+
+/// A relay whose connections were stopped where they were.
+#[derive(Debug)]
+pub struct FrozenRelay {
+    /// The connections.
+    pub connections: Vec<Frozen>,
+    /// How many did not stop in time, and were closed.
+    pub lost: usize,
+    /// The highest number of a connection.
+    last_id: u64,
+    listener: StdListener,
+    shared: Arc<Shared>,
+    threads: usize,
+}
+
+impl FrozenRelay {
+    /// Goes on with all connections.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn thaw(self) -> io::Result<Relay> {
+        let Self { connections, lost: _, last_id, listener, shared, threads } = self;
+        let Shared { runtime, gate, output, registry, room, .. } = &*shared;
+        let resumed = Resumed { room: Arc::clone(room), connections, last_id, events: Vec::new() };
+        Relay::start(
+            listener,
+            runtime.clone(),
+            threads,
+            gate.clone(),
+            resumed,
+            output.clone(),
+            registry.clone(),
+        )
+    }
 }
 
 impl Relay {
@@ -149,10 +230,11 @@ impl Relay {
         runtime: PathBuf,
         threads: usize,
         gate: Gate,
-        room: Room,
+        Resumed { room, connections, last_id, mut events }: Resumed,
         output: Output,
         registry: Registry,
     ) -> io::Result<Self> {
+        let (kept, (sender, frozen)) = (listener.try_clone()?, mpsc::unbounded_channel());
         let phase = watch::Sender::new(Phase::Serving);
         let bound = listener.local_addr()?.as_pathname().map(PathBuf::from);
         let shared = Arc::new(Shared {
@@ -163,9 +245,16 @@ impl Relay {
             registry: registry.clone(),
             phase: phase.subscribe(),
             notices: Notices::default(),
-            room: Arc::new(room),
+            room,
             waiting: Arc::default(),
+            frozen: sender,
+            lost: AtomicUsize::new(0),
         });
+        shared.output.send(&mut events);
+        registry.number_after(last_id);
+        // At once: a drain that begins now ends these, too.
+        let resumed: Vec<_> =
+            connections.into_iter().map(|frozen| (registry.resumed(&frozen), frozen)).collect();
         let (alive, ended) = mpsc::channel(1);
         let mut handles = Vec::new();
         let mut workers = Vec::new();
@@ -177,8 +266,9 @@ impl Relay {
             workers.push(sender);
         }
         let alive = Alive(alive);
-        handles.push(spawn_thread("accept", alive, move || accept(listener, shared, workers))?);
-        Ok(Self { phase, ended, registry, threads: handles })
+        let ours = Arc::clone(&shared);
+        handles.push(spawn_thread("accept", alive, move || accept(listener, resumed, ours, workers))?);
+        Ok(Self { phase, ended, registry, threads: handles, listener: kept, shared, frozen })
     }
 
     /// Returns when a thread has ended unexpectedly. Safe to drop and call again.
@@ -191,7 +281,7 @@ impl Relay {
     /// Ends the relay. New connections are accepted while calls are in flight, and connections end when their calls do.
     /// After `DRAIN_LIMIT`, the remaining connections are closed.
     pub async fn drain(self) {
-        let Self { phase, ended: _, registry, threads } = self;
+        let Self { phase, registry, threads, .. } = self;
         let last_before = registry.snapshot().last().map(|connection| connection.id);
         phase.send_replace(Phase::Draining);
         let is_done = async {
@@ -215,6 +305,23 @@ impl Relay {
             tracing::error!("a relay thread panicked");
         }
         tracing::info!(seconds = (clock::now() - started).as_secs_f64(), "relay drained");
+    }
+
+    /// Stops all connections where they are: not a byte moves any more. Clients that connect meanwhile wait in the queue of
+    /// the socket. A connection that does not stop within `FREEZE` is closed.
+    pub async fn freeze(self) -> FrozenRelay {
+        let Self { phase, registry, threads, listener, shared, mut frozen, .. } = self;
+        phase.send_replace(Phase::Freezing);
+        let workers = threads.len() - 1;
+        let joined =
+            tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
+        if !joined.await.unwrap_or(false) {
+            tracing::error!("a relay thread panicked");
+        }
+        let mut connections: Vec<_> = iter::from_fn(|| frozen.try_recv().ok()).collect();
+        connections.sort_unstable_by_key(|connection| connection.id);
+        let lost = shared.lost.load(Ordering::Relaxed);
+        FrozenRelay { connections, lost, last_id: registry.last_id(), listener, shared, threads: workers }
     }
 }
 
@@ -245,16 +352,25 @@ where
 }
 
 /// Accepts until the end, and assigns connections to the threads in turn.
-async fn accept(listener: StdListener, shared: Arc<Shared>, workers: Vec<mpsc::Sender<Accepted>>) {
+async fn accept(
+    listener: StdListener,
+    resumed: Vec<(Arc<RelayedConnection>, Frozen)>,
+    shared: Arc<Shared>,
+    workers: Vec<mpsc::Sender<Accepted>>,
+) {
     let listener = match UnixListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "cannot accept"),
     };
     let mut phase = shared.phase.clone();
     let (budget, pause) = (Budget::default(), Notice::default());
+    for ((connection, frozen), worker) in resumed.into_iter().zip(workers.iter().cycle()) {
+        let client = Client::Resumed(connection, Box::new(frozen));
+        drop(worker.send(Accepted { client, place: budget.accepted() }).await);
+    }
     for worker in workers.iter().cycle() {
         let accepted = tokio::select! {
-            () = async { drop(phase.wait_for(|phase| *phase == Phase::Closing).await) } => return,
+            () = async { drop(phase.wait_for(|phase| *phase >= Phase::Closing).await) } => return,
             accepted = accept_next(&listener, &budget, &pause, &shared.registry) => accepted,
         };
         // A thread that has ended has panicked; the drain reports it.
@@ -283,7 +399,7 @@ async fn accept_next(
                 }
                 let accepted = listener.accept().await;
                 match accepted.and_then(|(stream, _)| stream.into_std()) {
-                    Ok(stream) => return Accepted { stream, place: budget.accepted() },
+                    Ok(stream) => return Accepted { client: Client::New(stream), place: budget.accepted() },
                     Err(error) => {
                         was_refused = true;
                         if is_shortage(&error) {
@@ -343,12 +459,21 @@ async fn serve(shared: Arc<Shared>, mut accepted: mpsc::Receiver<Accepted>) {
             Some(_) = connections.join_next() => {}
         }
     }
-    // Nothing is accepted any more: everything has been asked to end.
-    let _cut = timeout(GOODBYE, async { while connections.join_next().await.is_some() {} }).await;
+    // Nothing is accepted any more: everything has been asked to end, or to stop.
+    let limit = if *shared.phase.borrow() == Phase::Freezing { FREEZE } else { GOODBYE };
+    let _cut = timeout(limit, async { while connections.join_next().await.is_some() {} }).await;
+    shared.lost.fetch_add(connections.len(), Ordering::Relaxed);
 }
 
-async fn serve_connection(shared: Arc<Shared>, Accepted { stream, place }: Accepted) {
+async fn serve_connection(shared: Arc<Shared>, Accepted { client, place }: Accepted) {
     let Place { open: _open, undialled } = place;
+    let stream = match client {
+        Client::New(stream) => stream,
+        Client::Resumed(connection, frozen) => {
+            let _entry = Entry { registry: &shared.registry, id: connection.id };
+            return connection::resume(&shared, &connection, *frozen, undialled).await;
+        }
+    };
     let opened = Socket::new(stream).and_then(|socket| Ok((Peer::of(&socket)?, socket)));
     match opened {
         Ok((peer, socket)) => {

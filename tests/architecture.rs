@@ -30,7 +30,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("stage", &["clock"]),
     // The path of the bytes.
     ("tap", &["carry", "ids", "proto", "peer"]),
-    ("relay", &["clock", "count", "ids", "peer", "tap"]),
+    ("relay", &["carry", "clock", "count", "ids", "peer", "tap"]),
     // What is known of the node. The link opens the relay's gate: it is the one who knows that the runtime is back.
     ("runtime", &["clock", "ids", "peer", "proto", "relay::gate", "stage"]),
     (

@@ -71,6 +71,17 @@ pub(super) struct Pump {
     pub bytes: u64,
 }
 
+/// A direction that stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct FrozenPump {
+    /// Read and not yet written.
+    pub(super) pending: Vec<u8>,
+    /// Bytes passed on so far.
+    pub(super) bytes: u64,
+    pub(super) has_ended: bool,
+    pub(super) finished: Option<Finished>,
+}
+
 impl Pump {
     /// Nothing is read yet.
     pub(super) fn new(waiting: &Arc<Waiting>) -> Self {
@@ -83,6 +94,26 @@ impl Pump {
             finished: None,
             read_size: usize::MAX,
             bytes: 0,
+        }
+    }
+
+    /// Goes on where another pump stopped.
+    pub(super) fn resume(waiting: &Arc<Waiting>, frozen: FrozenPump) -> Self {
+        let FrozenPump { pending, bytes, has_ended, finished } = frozen;
+        let mut pump = Self::new(waiting);
+        (pump.bytes, pump.has_ended, pump.finished) = (bytes, has_ended, finished);
+        pump.hold(&pending);
+        pump
+    }
+
+    /// Stops. A frame of ours is not kept: it is asked for in a drain only, after which nothing is frozen.
+    pub(super) fn freeze(self) -> FrozenPump {
+        let Self { pending, written, bytes, has_ended, finished, .. } = &self;
+        FrozenPump {
+            pending: pending[*written..].to_vec(),
+            bytes: *bytes,
+            has_ended: *has_ended,
+            finished: *finished,
         }
     }
 

@@ -1,5 +1,8 @@
 //! The relay as a whole: real sockets, real threads, a runtime made by the test.
 
+mod carrier;
+mod handing_over;
+
 use std::{
     io::{Read, Write},
     os::unix::net::{UnixListener, UnixStream},
@@ -10,7 +13,6 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::tap::TapEvent;
 
 /// A relay between two sockets in a folder of its own.
 struct Rig {
@@ -21,6 +23,8 @@ struct Rig {
     runtime: UnixListener,
     runtime_path: PathBuf,
     path: PathBuf,
+    /// While no relay has it.
+    listener: Option<UnixListener>,
     _dir: tempfile::TempDir,
 }
 
@@ -33,11 +37,22 @@ impl Rig {
         let listener = UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
         let (output, observations) = output::channel(max_events);
-        let (gate, registry, room) = (Gate::default(), Registry::default(), Room::default());
+        let (gate, registry) = (Gate::default(), Registry::default());
+        let resumed = Resumed { room: Arc::default(), connections: vec![], last_id: 0, events: vec![] };
         let relay =
-            Relay::start(listener, runtime_path.clone(), 2, gate.clone(), room, output, registry.clone())
+            Relay::start(listener, runtime_path.clone(), 2, gate.clone(), resumed, output, registry.clone())
                 .unwrap();
-        Self { relay: Some(relay), gate, registry, observations, runtime, runtime_path, path, _dir: dir }
+        Self {
+            relay: Some(relay),
+            gate,
+            registry,
+            observations,
+            runtime,
+            runtime_path,
+            path,
+            listener: None,
+            _dir: dir,
+        }
     }
 
     fn connect(&self) -> UnixStream {

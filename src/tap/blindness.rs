@@ -23,6 +23,9 @@ pub enum Blindness {
     /// A defect of ours.
     #[error("the decoder panicked")]
     Panicked,
+    /// The process that relayed it before was of a version that keeps other state.
+    #[error("it was handed over by another version of criprobe")]
+    HandedOver,
 }
 
 carried! {
@@ -32,5 +35,6 @@ carried! {
         2 Hpack(error: HpackError),
         3 NoRoom,
         4 Panicked,
+        5 HandedOver,
     }
 }

@@ -3,6 +3,7 @@
 
 use thiserror::Error;
 
+use super::Boundary;
 use crate::carry::carried;
 
 /// 4 KiB: the buffer capacity that is kept between frames; more is freed.
@@ -148,6 +149,22 @@ impl FrameReader {
     /// Whether a frame of ours could be inserted here: the last frame and the last header block are complete.
     pub(super) fn is_between_frames(&self) -> bool {
         self.has_begun && self.head_len == 0 && self.current.is_none() && self.block.is_none()
+    }
+
+    /// Where it is in the frames.
+    pub(super) fn boundary(&self, has_goodbye: bool) -> Boundary {
+        let in_block = match self.current {
+            Some(head) if matches!(head.kind, HEADERS | CONTINUATION) => !head.has(END_HEADERS),
+            Some(_) | None => self.block.is_some(),
+        };
+        Boundary {
+            head: self.head,
+            head_len: self.head_len as u8,
+            left: self.left as u32,
+            is_in_block: in_block,
+            has_begun: self.has_begun,
+            has_goodbye: has_goodbye || self.current.is_some_and(|head| head.kind == GOAWAY),
+        }
     }
 
     /// Whether the connection began with a valid first frame.

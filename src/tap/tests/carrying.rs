@@ -388,6 +388,53 @@ proptest! {
 }
 
 #[test]
+fn the_ends_of_frames_are_where_the_tap_has_them_however_they_are_followed() {
+    for steps in [long_conversation(), doubled_conversation(false), rich_conversation()] {
+        let mut tap = Tap::within(&room(), ConnId(7), peer());
+        let mut boundary = tap.boundary().unwrap();
+        for Step { from, bytes } in steps {
+            for piece in bytes.chunks(7) {
+                match from {
+                    From::Client => tap.client_bytes(piece, clock::now(), |_| {}),
+                    From::Runtime => {
+                        boundary.pass(piece);
+                        tap.runtime_bytes(piece, clock::now(), |_| {});
+                    }
+                }
+                let of_tap = tap.boundary().unwrap();
+                let may_speak = tap.between_answers().is_some() && !tap.has_goodbye();
+                assert_eq!(boundary.is_between_frames(), may_speak);
+                assert_eq!(of_tap.is_between_frames(), may_speak);
+                // Followed by its bytes alone from any place.
+                let mut carried = Boundary::decode(of_tap.encode()).unwrap();
+                assert_eq!(carried, of_tap);
+                carried.pass(&[]);
+                if may_speak {
+                    carried.pass(&[0, 0, 2, DATA, 0, 0, 0, 0, 1, 7]);
+                    assert!(!carried.is_between_frames());
+                    carried.pass(&[7]);
+                    assert!(carried.is_between_frames());
+                }
+                if of_tap.left > 0 {
+                    // From here on by what the tap knew in the middle of a frame.
+                    boundary = carried;
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_of_a_boundary_panic(bytes: [u8; Boundary::SIZE], passed in vec(any::<u8>(), 0..100)) {
+        if let Some(mut boundary) = Boundary::decode(bytes) {
+            prop_assert_eq!(Boundary::decode(boundary.encode()), Some(boundary));
+            boundary.pass(&passed);
+        }
+    }
+}
+
+#[test]
 fn a_blind_tap_stays_blind_for_its_reason() {
     let rows = [
         (Blindness::NotHttp2, vec![Step { from: From::Client, bytes: b"GET / HTTP/1.1".to_vec() }]),
