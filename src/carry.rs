@@ -86,7 +86,6 @@ pub fn checksum(bytes: &[u8]) -> u64 {
 }
 
 /// Collects what is carried.
-#[derive(Debug)]
 pub struct Writer {
     bytes: Vec<u8>,
     /// When the state was as it is written.
@@ -122,7 +121,6 @@ impl Writer {
 }
 
 /// What is carried, as far as it was not read yet.
-#[derive(Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
     /// When the state was as it was written, by the clock of this process.

@@ -16,7 +16,7 @@ pub mod registry;
 mod socket;
 
 use std::{
-    io, iter,
+    io,
     os::unix::net::{UnixListener as StdListener, UnixStream},
     path::PathBuf,
     sync::{
@@ -29,7 +29,7 @@ use std::{
 
 use descriptors::{Budget, MAX_CONNECTIONS, Place, Shortage, is_shortage};
 use gate::Gate;
-use handover::Frozen;
+use handover::{FREEZE, FrozenConnection, Handover};
 use notice::{Notice, Notices};
 use output::{Observations, Output};
 use pump::Waiting;
@@ -43,12 +43,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{
-    clock,
-    ids::ConnId,
-    peer::Peer,
-    tap::{Room, TapEvent},
-};
+use crate::{clock, ids::ConnId, peer::Peer, tap::Room};
 
 /// 100 ms: how often to check whether there are descriptors for another client again. Meanwhile, connections wait in
 /// the backlog.
@@ -69,10 +64,6 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
 /// 300 ms: how long connections may take to close at the end of a drain.
 const GOODBYE: Duration = Duration::from_millis(300);
-
-/// 100 ms: how long connections may take to stop where they are. A turn of one takes microseconds, but others may have theirs
-/// before.
-const FREEZE: Duration = Duration::from_millis(100);
 
 /// The phase of the relay's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,7 +94,7 @@ struct Shared {
     /// What waits for slow receivers.
     waiting: Arc<Waiting>,
     /// Takes the connections that were frozen.
-    frozen: mpsc::UnboundedSender<Frozen>,
+    frozen: mpsc::UnboundedSender<FrozenConnection>,
     /// How many connections did not stop in time.
     lost: AtomicUsize,
 }
@@ -120,7 +111,7 @@ enum Client {
     /// It has just connected.
     New(UnixStream),
     /// It was connected to the process before.
-    Resumed(Arc<RelayedConnection>, Box<Frozen>),
+    Resumed(Arc<RelayedConnection>, Box<FrozenConnection>),
 }
 
 /// A relay thread ended before it was asked to.
@@ -154,11 +145,24 @@ pub fn spawn(
     gate: Gate,
     room: Room,
 ) -> io::Result<(Relay, RelayHandle, Observations)> {
+    spawn_resumed(listener, runtime, gate, Handover::nothing(room))
+}
+
+/// The same, with the connections of another relay.
+///
+/// # Errors
+/// A thread cannot be started; the connections end then.
+pub fn spawn_resumed(
+    listener: StdListener,
+    runtime: PathBuf,
+    gate: Gate,
+    handover: Handover,
+) -> io::Result<(Relay, RelayHandle, Observations)> {
     let (output, observations) = output::channel(output::MAX_EVENTS);
     let connections = Registry::default();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    let resumed = Resumed { room: Arc::new(room), connections: Vec::new(), last_id: 0, events: Vec::new() };
-    let relay = Relay::start(listener, runtime, threads, gate, resumed, output.clone(), connections.clone())?;
+    let relay =
+        Relay::start(listener, runtime, threads, gate, handover, output.clone(), connections.clone())?;
     Ok((relay, RelayHandle { connections, output }, observations))
 }
 
@@ -173,55 +177,7 @@ pub struct Relay {
     /// The socket that clients connect to, for a relay that takes over from this one.
     listener: StdListener,
     shared: Arc<Shared>,
-    frozen: mpsc::UnboundedReceiver<Frozen>,
-}
-
-/// What a relay goes on with.
-#[derive(Debug)]
-pub struct Resumed {
-    /// What all taps may keep, and what those of the connections keep of it.
-    pub room: Arc<Room>,
-    /// Connections of another relay.
-    pub connections: Vec<Frozen>,
-    /// The highest number that it gave a connection.
-    pub last_id: u64,
-    /// What their taps report.
-    pub events: Vec<TapEvent>,
-}
-
-/// A relay whose connections were stopped where they were.
-#[derive(Debug)]
-pub struct FrozenRelay {
-    /// The connections.
-    pub connections: Vec<Frozen>,
-    /// How many did not stop in time, and were closed.
-    pub lost: usize,
-    /// The highest number of a connection.
-    last_id: u64,
-    listener: StdListener,
-    shared: Arc<Shared>,
-    threads: usize,
-}
-
-impl FrozenRelay {
-    /// Goes on with all connections.
-    ///
-    /// # Errors
-    /// A thread cannot be started.
-    pub fn thaw(self) -> io::Result<Relay> {
-        let Self { connections, lost: _, last_id, listener, shared, threads } = self;
-        let Shared { runtime, gate, output, registry, room, .. } = &*shared;
-        let resumed = Resumed { room: Arc::clone(room), connections, last_id, events: Vec::new() };
-        Relay::start(
-            listener,
-            runtime.clone(),
-            threads,
-            gate.clone(),
-            resumed,
-            output.clone(),
-            registry.clone(),
-        )
-    }
+    frozen: mpsc::UnboundedReceiver<FrozenConnection>,
 }
 
 impl Relay {
@@ -230,7 +186,7 @@ impl Relay {
         runtime: PathBuf,
         threads: usize,
         gate: Gate,
-        Resumed { room, connections, last_id, mut events }: Resumed,
+        Handover { room, connections, last_id, mut events }: Handover,
         output: Output,
         registry: Registry,
     ) -> io::Result<Self> {
@@ -306,23 +262,6 @@ impl Relay {
         }
         tracing::info!(seconds = (clock::now() - started).as_secs_f64(), "relay drained");
     }
-
-    /// Stops all connections where they are: not a byte moves any more. Clients that connect meanwhile wait in the queue of
-    /// the socket. A connection that does not stop within `FREEZE` is closed.
-    pub async fn freeze(self) -> FrozenRelay {
-        let Self { phase, registry, threads, listener, shared, mut frozen, .. } = self;
-        phase.send_replace(Phase::Freezing);
-        let workers = threads.len() - 1;
-        let joined =
-            tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
-        if !joined.await.unwrap_or(false) {
-            tracing::error!("a relay thread panicked");
-        }
-        let mut connections: Vec<_> = iter::from_fn(|| frozen.try_recv().ok()).collect();
-        connections.sort_unstable_by_key(|connection| connection.id);
-        let lost = shared.lost.load(Ordering::Relaxed);
-        FrozenRelay { connections, lost, last_id: registry.last_id(), listener, shared, threads: workers }
-    }
 }
 
 /// Reports the end of a thread, whatever the cause.
@@ -354,7 +293,7 @@ where
 /// Accepts until the end, and assigns connections to the threads in turn.
 async fn accept(
     listener: StdListener,
-    resumed: Vec<(Arc<RelayedConnection>, Frozen)>,
+    resumed: Vec<(Arc<RelayedConnection>, FrozenConnection)>,
     shared: Arc<Shared>,
     workers: Vec<mpsc::Sender<Accepted>>,
 ) {

@@ -20,7 +20,7 @@ use tokio::time::{Sleep, sleep};
 use super::{
     Phase, Shared,
     descriptors::Counted,
-    handover::Frozen,
+    handover::FrozenConnection,
     pump::{Finished, Pump},
     registry::RelayedConnection,
     socket::Socket,
@@ -86,10 +86,10 @@ pub(super) async fn relay(
 pub(super) async fn resume(
     shared: &Shared,
     connection: &RelayedConnection,
-    frozen: Frozen,
+    frozen: FrozenConnection,
     undialled: Counted,
 ) {
-    let Frozen { client, runtime, up, down, tap, farewell, owes_answer, .. } = frozen;
+    let FrozenConnection { client, runtime, up, down, tap, farewell, owes_answer, .. } = frozen;
     let sockets = Socket::new(client).and_then(|client| Ok((client, runtime.map(Socket::new).transpose()?)));
     let moved = (up.bytes, down.bytes);
     let link = Link {
@@ -124,11 +124,11 @@ pub(super) async fn resume(
 
 /// How a connection left its relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum Exit {
     /// It is over.
     Over,
     /// Another relay goes on with it.
-    Frozen,
+    Freeze,
 }
 
 struct Link<'a> {
@@ -180,8 +180,8 @@ impl Link<'_> {
 
     async fn relay(mut self, mut client: Socket, mut runtime: Socket) {
         match self.run(&mut client, &mut runtime).await {
-            Left::Over => self.close(),
-            Left::Frozen => self.freeze(client, Some(runtime)),
+            Exit::Over => self.close(),
+            Exit::Freeze => self.freeze(client, Some(runtime)),
         }
     }
 
@@ -189,7 +189,7 @@ impl Link<'_> {
     fn freeze(mut self, client: Socket, runtime: Option<Socket>) {
         self.has_rested(Duration::ZERO, clock::now());
         let Self { shared, connection, tap, up, down, farewell, owes_answer, .. } = self;
-        let frozen = Frozen {
+        let frozen = FrozenConnection {
             id: connection.id,
             peer: Arc::clone(&connection.peer),
             since: connection.since,
@@ -206,7 +206,7 @@ impl Link<'_> {
         let _ = shared.frozen.send(frozen);
     }
 
-    async fn run(&mut self, client: &mut Socket, runtime: &mut Socket) -> Left {
+    async fn run(&mut self, client: &mut Socket, runtime: &mut Socket) -> Exit {
         let mut phase = self.shared.phase.clone();
         let born = self.born;
         let mut changed = pin!(async move {
@@ -224,10 +224,10 @@ impl Link<'_> {
             }
             loop {
                 if has_changed && *self.shared.phase.borrow() == Phase::Freezing {
-                    return Poll::Ready(Left::Frozen);
+                    return Poll::Ready(Exit::Freeze);
                 }
                 if self.poll_bytes(cx, client, runtime).is_ready() {
-                    return Poll::Ready(Left::Over);
+                    return Poll::Ready(Exit::Over);
                 }
                 // Nothing wakes a connection that is closed on one side, that ends when its calls do, or whose client
                 // leaves while it is not read from. So it polls.
@@ -245,7 +245,7 @@ impl Link<'_> {
                 }
                 look = None;
                 if self.is_abandoned(client) {
-                    return Poll::Ready(Left::Over);
+                    return Poll::Ready(Exit::Over);
                 }
             }
         })
@@ -338,8 +338,8 @@ impl Link<'_> {
     /// Asks the client of a connection that cannot be understood any more to connect again: its next calls come on the new
     /// connection, and those that are open here end here.
     fn bid_farewell(&mut self, cx: &mut Context<'_>, client: &mut Socket) {
-        let is_open = self.down.is_flushed() && self.down.finished().is_none();
-        if self.farewell.as_ref().is_some_and(|boundary| is_open && boundary.is_between_frames()) {
+        let is_due = self.farewell.as_ref().is_some_and(Boundary::is_between_frames);
+        if is_due && self.down.is_flushed() && self.down.finished().is_none() {
             self.farewell = None;
             self.down.inject(&go_away(i32::MAX as u32));
             // If the client takes it later, it stands before what follows.

@@ -1,213 +1,101 @@
-//! A connection between two relays: what one leaves, and the other goes on with. As values within a process, and as a record
-//! and its descriptors between two.
+//! Stops a relay between two bytes of each connection, for another one to go on: in the next process, or in this one if there
+//! is none.
 //!
-//! The record of a connection means the same in every version of criprobe, but for the tap's bytes in it: a version that keeps
-//! other state in its taps relays that connection blindly, and asks its client to connect again.
+//! serving --freeze--> frozen --carrier--> the next process --spawn_resumed--> serving
+//!                     frozen --thaw--> serving
 
 pub mod carrier;
+mod connection;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    io,
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    io, iter,
+    os::unix::net::UnixListener,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use tokio::time::timeout;
 
-use super::pump::{Finished, FrozenPump};
-use crate::{
-    carry::{Carry, Reader, Unreadable, Writer},
-    ids::ConnId,
-    peer::Peer,
-    tap::{Blindness, Boundary, Room, Tap, TapEvent},
-};
+pub use self::connection::{FrozenConnection, HandoverError, Sockets};
+use super::{Phase, Relay, Shared};
+use crate::tap::{Room, TapEvent};
 
-/// How a record is written. Another number for anything that the version before could not read.
-const FORMAT: u64 = 1;
+/// 1 s: how long connections may take to stop where they are. All of them together take milliseconds. Only a thread that hangs
+/// takes longer, and its connections would not go on in this process either.
+pub(super) const FREEZE: Duration = Duration::from_secs(1);
 
-/// 64 KiB: the most that waits in one direction, which is one read of a relay thread.
-const MOST_PENDING: usize = 64 << 10;
-
-/// A connection that has stopped where it was.
+/// What a relay goes on with.
 #[derive(Debug)]
-pub struct Frozen {
-    pub(super) id: ConnId,
-    pub(super) peer: Arc<Peer>,
-    pub(super) since: SystemTime,
-    pub(super) blind: Option<(SystemTime, Blindness)>,
-    pub(super) client: UnixStream,
-    /// Not there before it was dialled.
-    pub(super) runtime: Option<UnixStream>,
-    pub(super) up: FrozenPump,
-    pub(super) down: FrozenPump,
-    pub(super) tap: Tap,
-    pub(super) farewell: Option<Boundary>,
-    pub(super) owes_answer: bool,
+pub struct Handover {
+    /// What all taps may keep, and what those of the connections keep of it.
+    pub room: Arc<Room>,
+    /// Connections of another relay.
+    pub connections: Vec<FrozenConnection>,
+    /// The highest number that it gave a connection.
+    pub last_id: u64,
+    /// What their taps report.
+    pub events: Vec<TapEvent>,
 }
 
-/// The sockets that another process has passed, by what is theirs alone: a damaged record costs no other connection its own.
-#[derive(Debug, Default)]
-pub struct Sockets(BTreeMap<u64, OwnedFd>);
+/// A relay whose connections were stopped where they were.
+#[derive(Debug)]
+pub struct FrozenRelay {
+    /// The connections.
+    pub connections: Vec<FrozenConnection>,
+    /// How many did not stop in time, and were closed.
+    pub lost: usize,
+    /// The highest number of a connection.
+    last_id: u64,
+    pub(super) listener: UnixListener,
+    shared: Arc<Shared>,
+    threads: usize,
+}
 
-impl FromIterator<OwnedFd> for Sockets {
-    /// What is no connected socket, or cannot be told from another one, is closed.
-    fn from_iter<I: IntoIterator<Item = OwnedFd>>(passed: I) -> Self {
-        let (mut sockets, mut doubled) = (BTreeMap::new(), BTreeSet::new());
-        for socket in passed {
-            if let Some(cookie) = cookie_of_stream(&socket)
-                && sockets.insert(cookie, socket).is_some()
-            {
-                doubled.insert(cookie);
-            }
+impl FrozenRelay {
+    /// Goes on with all connections.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn thaw(self) -> io::Result<Relay> {
+        let Self { connections, lost: _, last_id, listener, shared, threads } = self;
+        let Shared { runtime, gate, output, registry, room, .. } = &*shared;
+        let handover = Handover { room: Arc::clone(room), connections, last_id, events: Vec::new() };
+        Relay::start(
+            listener,
+            runtime.clone(),
+            threads,
+            gate.clone(),
+            handover,
+            output.clone(),
+            registry.clone(),
+        )
+    }
+}
+
+impl Handover {
+    /// No connection yet; all taps together may keep as much as the room has.
+    pub fn nothing(room: Room) -> Self {
+        Self { room: Arc::new(room), connections: Vec::new(), last_id: 0, events: Vec::new() }
+    }
+}
+
+impl Relay {
+    /// Stops all connections where they are: not a byte moves any more. Clients that connect meanwhile wait in the queue of
+    /// the socket. A connection that does not stop within `FREEZE` is closed.
+    pub async fn freeze(self) -> FrozenRelay {
+        let Self { phase, registry, threads, listener, shared, mut frozen, .. } = self;
+        phase.send_replace(Phase::Freezing);
+        let workers = threads.len() - 1;
+        let joined =
+            tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
+        match timeout(2 * FREEZE, joined).await {
+            Ok(joined) if joined.as_ref().is_ok_and(|all| *all) => {}
+            Ok(_) => tracing::error!("a relay thread panicked"),
+            Err(_elapsed) => tracing::error!("a relay thread hangs: its connections end with this process"),
         }
-        sockets.retain(|cookie, _| !doubled.contains(cookie));
-        Self(sockets)
+        let mut connections: Vec<_> = iter::from_fn(|| frozen.try_recv().ok()).collect();
+        connections.sort_unstable_by_key(|connection| connection.id);
+        let lost = shared.lost.load(Ordering::Relaxed) + registry.count();
+        FrozenRelay { connections, lost, last_id: registry.last_id(), listener, shared, threads: workers }
     }
-}
-
-impl Sockets {
-    /// How many were not taken.
-    pub fn left(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn take(&mut self, cookie: u64) -> Result<UnixStream, HandoverError> {
-        self.0.remove(&cookie).map(UnixStream::from).ok_or(HandoverError::NoSocket)
-    }
-}
-
-/// Why a connection is not gone on with.
-#[derive(Debug, thiserror::Error)]
-pub enum HandoverError {
-    /// Its record.
-    #[error("its record cannot be read: {0}")]
-    Record(#[from] Unreadable),
-    /// Its sockets.
-    #[error("its socket was not passed on")]
-    NoSocket,
-    /// The kernel.
-    #[error("its socket cannot be used: {0}")]
-    Socket(#[from] io::Error),
-}
-
-impl Frozen {
-    /// Its number.
-    pub fn id(&self) -> ConnId {
-        self.id
-    }
-
-    /// Its sockets.
-    pub fn sockets(&self) -> impl Iterator<Item = &UnixStream> {
-        [&self.client].into_iter().chain(&self.runtime)
-    }
-
-    /// All but its sockets. It was frozen before `now`, which the reader has to know. May contain secrets of requests.
-    ///
-    /// # Errors
-    /// A socket cannot be identified.
-    pub fn record(&self, now: Instant) -> io::Result<Vec<u8>> {
-        let mut into = Writer::new(FORMAT, now);
-        self.id.0.write(&mut into);
-        into.bytes(self.peer.comm.as_bytes());
-        nanos(self.since).write(&mut into);
-        self.blind.map(|(since, _)| nanos(since)).write(&mut into);
-        sockopt::socket_cookie(&self.client)?.write(&mut into);
-        self.runtime.as_ref().map(sockopt::socket_cookie).transpose()?.write(&mut into);
-        write_pump(&self.up, &mut into);
-        write_pump(&self.down, &mut into);
-        self.owes_answer.write(&mut into);
-        // Another version asks the client to connect again, if this one does not do so already.
-        self.farewell.or(self.tap.boundary()).map(|boundary| boundary.encode()).write(&mut into);
-        into.bytes(&self.tap.carry(now));
-        Ok(into.finish())
-    }
-
-    /// Goes on with a connection of another process. `now` as it was written; events of its tap go `out`.
-    ///
-    /// # Errors
-    /// The record is damaged, or `sockets` does not have those that it names.
-    pub fn read(
-        record: &[u8],
-        sockets: &mut Sockets,
-        room: &Arc<Room>,
-        now: Instant,
-        mut out: impl FnMut(TapEvent),
-    ) -> Result<Self, HandoverError> {
-        let mut from = Reader::open(record, FORMAT, now)?;
-        let id = ConnId(u64::read(&mut from)?);
-        let comm = from.text()?.to_owned();
-        let since = time(u64::read(&mut from)?);
-        let blind_since = Option::<u64>::read(&mut from)?.map(time);
-        let (client, runtime) = (u64::read(&mut from)?, Option::<u64>::read(&mut from)?);
-        let (up, down) = (read_pump(&mut from)?, read_pump(&mut from)?);
-        let owes_answer = bool::read(&mut from)?;
-        let farewell = Option::<[u8; Boundary::SIZE]>::read(&mut from)?
-            .map(|bytes| Boundary::decode(bytes).ok_or(Unreadable::Damaged))
-            .transpose()?;
-        let tap = from.bytes()?;
-        from.end()?;
-
-        // Both are taken before anything can fail: half a connection is of no use.
-        let (client, runtime) =
-            (sockets.take(client), runtime.map(|runtime| sockets.take(runtime)).transpose());
-        let (client, runtime) = (client?, runtime?);
-        let peer = Arc::new(Peer { comm, ..Peer::of(&client)? });
-        let (tap, farewell) = match Tap::resume(room, id, Arc::clone(&peer), tap, now, &mut out) {
-            // A blind one is asked only if that was begun.
-            Ok(tap) => {
-                let farewell = farewell.filter(|_| tap.blindness().is_some());
-                (tap, farewell)
-            }
-            Err(Unreadable::OtherLayout) => (Tap::handed_over(id, &mut out), farewell),
-            Err(Unreadable::Damaged) => return Err(Unreadable::Damaged.into()),
-        };
-        let blind = tap.blindness().map(|reason| (blind_since.unwrap_or(since), reason));
-        Ok(Self { id, peer, since, blind, client, runtime, up, down, tap, farewell, owes_answer })
-    }
-}
-
-fn write_pump(pump: &FrozenPump, into: &mut Writer) {
-    let FrozenPump { pending, bytes, has_ended, finished } = pump;
-    into.bytes(pending);
-    bytes.write(into);
-    has_ended.write(into);
-    let finished: u8 = match finished {
-        None => 0,
-        Some(Finished::Ended) => 1,
-        Some(Finished::Refused) => 2,
-    };
-    finished.write(into);
-}
-
-fn read_pump(from: &mut Reader<'_>) -> Result<FrozenPump, Unreadable> {
-    let pending = from.bytes()?;
-    let (bytes, has_ended) = (u64::read(from)?, bool::read(from)?);
-    let finished = match u8::read(from)? {
-        0 => None,
-        1 => Some(Finished::Ended),
-        2 => Some(Finished::Refused),
-        _ => return Err(Unreadable::Damaged),
-    };
-    if pending.len() > MOST_PENDING || (finished.is_some() && !pending.is_empty()) {
-        return Err(Unreadable::Damaged);
-    }
-    Ok(FrozenPump { pending: pending.to_vec(), bytes, has_ended, finished })
-}
-
-fn nanos(at: SystemTime) -> u64 {
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn time(nanos: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_nanos(nanos)
-}
-
-/// What is a socket's alone, and the same in all processes; `None` for anything but a Unix stream.
-fn cookie_of_stream(passed: &OwnedFd) -> Option<u64> {
-    let is_unix = sockopt::socket_domain(passed).is_ok_and(|domain| domain == AddressFamily::UNIX);
-    let is_stream = sockopt::socket_type(passed).is_ok_and(|kind| kind == SocketType::STREAM);
-    sockopt::socket_cookie(passed).ok().filter(|_| is_unix && is_stream)
 }

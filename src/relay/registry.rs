@@ -10,7 +10,7 @@ use std::{
     time::SystemTime,
 };
 
-use super::handover::Frozen;
+use super::handover::FrozenConnection;
 use crate::{clock, count::Count, ids::ConnId, peer::Peer, tap::Blindness};
 
 /// One open connection.
@@ -96,8 +96,8 @@ impl Registry {
     }
 
     /// Notes a connection of another relay. It keeps its number, and what that relay counted of it is not counted again.
-    pub(super) fn resumed(&self, frozen: &Frozen) -> Arc<RelayedConnection> {
-        let Frozen { id, peer, since, blind, up, down, .. } = frozen;
+    pub(super) fn resumed(&self, frozen: &FrozenConnection) -> Arc<RelayedConnection> {
+        let FrozenConnection { id, peer, since, blind, up, down, .. } = frozen;
         self.0.last_id.fetch_max(id.0, Ordering::Relaxed);
         let bytes = RelayedBytes { up: up.bytes.into(), down: down.bytes.into() };
         let connection = Arc::new(RelayedConnection {

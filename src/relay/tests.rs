@@ -13,6 +13,7 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
+use crate::tap::TapEvent;
 
 /// A relay between two sockets in a folder of its own.
 struct Rig {
@@ -38,9 +39,9 @@ impl Rig {
         listener.set_nonblocking(true).unwrap();
         let (output, observations) = output::channel(max_events);
         let (gate, registry) = (Gate::default(), Registry::default());
-        let resumed = Resumed { room: Arc::default(), connections: vec![], last_id: 0, events: vec![] };
+        let handover = Handover::nothing(Room::default());
         let relay =
-            Relay::start(listener, runtime_path.clone(), 2, gate.clone(), resumed, output, registry.clone())
+            Relay::start(listener, runtime_path.clone(), 2, gate.clone(), handover, output, registry.clone())
                 .unwrap();
         Self {
             relay: Some(relay),

@@ -29,12 +29,12 @@ use rustix::{
     },
 };
 
-use super::{Frozen, HandoverError, Sockets};
+use super::{FrozenConnection, FrozenRelay, Handover, HandoverError, Sockets, connection::MOST_COUNTED};
 use crate::{
     carry::{Carry, Reader, Unreadable, Writer},
     clock,
-    relay::{FrozenRelay, Resumed, descriptors::MAX_CONNECTIONS},
-    tap::Room,
+    relay::descriptors::MAX_CONNECTIONS,
+    tap::{Blindness, Room},
 };
 
 /// How the head is written. Another number for anything that the version before could not read.
@@ -85,9 +85,9 @@ pub enum CarrierError {
 
 /// What was taken over.
 #[derive(Debug)]
-pub struct TakenOver {
+pub struct Takeover {
     /// For the relay that goes on.
-    pub resumed: Resumed,
+    pub handover: Handover,
     /// Why connections end that were left.
     pub refused: Vec<HandoverError>,
     /// How many of the sockets that were passed belong to no connection; they are closed.
@@ -104,9 +104,11 @@ impl Carrier {
     pub fn load(relay: &FrozenRelay) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (sending, receiving) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let state = sealed(&encode(relay)?)?;
+        let (head, records) = encode(relay)?;
+        let state = sealed([&head].into_iter().chain(&records).map(Vec::as_slice))?;
         send(&sending, MEMFD, &[state.as_fd()])?;
-        let sockets: Vec<_> = relay.connections.iter().flat_map(Frozen::sockets).map(AsFd::as_fd).collect();
+        let sockets: Vec<_> =
+            relay.connections.iter().flat_map(FrozenConnection::sockets).map(AsFd::as_fd).collect();
         for sockets in sockets.chunks(PER_MESSAGE) {
             send(&sending, SOCKETS, sockets)?;
         }
@@ -129,25 +131,49 @@ impl Carrier {
     }
 }
 
-impl TakenOver {
+impl Takeover {
     /// Takes over what another process has left. A connection that is damaged ends; the others go on.
     ///
     /// # Errors
     /// It is nothing of ours, or of no use any more: all connections end.
     pub fn unload(carrier: &OwnedFd, room: &Arc<Room>) -> Result<Self, CarrierError> {
-        let Received { state, sockets, is_cut } = receive(carrier)?;
+        let Contents { state, sockets, is_cut } = receive(carrier)?;
         let mut sockets: Sockets = sockets.into_iter().collect();
         let state = read_sealed(state.ok_or(CarrierError::NoState)?)?;
         let State { at, last_id, records } = decode(&state, &boot())?;
         let (mut events, mut refused, mut connections) = (Vec::new(), Vec::new(), Vec::new());
         for record in records {
-            match Frozen::read(record, &mut sockets, room, at, |event| events.push(event)) {
+            match FrozenConnection::read(record, &mut sockets, room, at, |event| events.push(event)) {
                 Ok(connection) => connections.push(connection),
                 Err(error) => refused.push(error),
             }
         }
-        let resumed = Resumed { room: Arc::clone(room), connections, last_id, events };
-        Ok(Self { resumed, refused, foreign: sockets.left(), is_cut })
+        let handover = Handover { room: Arc::clone(room), connections, last_id, events };
+        Ok(Self { handover, refused, foreign: sockets.left(), is_cut })
+    }
+}
+
+impl Takeover {
+    /// Says what became of the connections.
+    pub fn log(&self) {
+        let Self { handover: Handover { connections, .. }, refused, foreign, is_cut } = self;
+        let calls: usize = connections.iter().map(|connection| connection.tap.open_calls()).sum();
+        let is_foreign =
+            |connection: &&FrozenConnection| connection.tap.blindness() == Some(Blindness::HandedOver);
+        let (count, blind) = (connections.len(), connections.iter().filter(is_foreign).count());
+        tracing::info!(connections = count, calls, "going on with the connections of the process before");
+        if blind > 0 {
+            tracing::warn!(
+                connections = blind,
+                "the process before was of another version: these connections are relayed blindly, and their clients asked to connect again"
+            );
+        }
+        if let Some(error) = refused.first() {
+            tracing::warn!(connections = refused.len(), %error, "connections of the process before ended");
+        }
+        if *foreign > 0 || *is_cut {
+            tracing::warn!(foreign, is_cut, "what the process before has left is not as it was sent");
+        }
     }
 }
 
@@ -159,7 +185,8 @@ struct State<'a> {
     records: Vec<&'a [u8]>,
 }
 
-fn encode(relay: &FrozenRelay) -> io::Result<Vec<u8>> {
+/// The head with its length, and the records.
+fn encode(relay: &FrozenRelay) -> io::Result<(Vec<u8>, Vec<Vec<u8>>)> {
     let (now, since_boot) = (clock::now(), clock::since_boot());
     let records = relay.connections.iter().map(|connection| connection.record(now));
     let records = records.collect::<io::Result<Vec<_>>>()?;
@@ -171,7 +198,7 @@ fn encode(relay: &FrozenRelay) -> io::Result<Vec<u8>> {
     records.iter().for_each(|record| record.len().write(&mut head));
     let head = head.finish();
     let length = (head.len() as u64).to_le_bytes();
-    Ok([&length[..], &head, &records.concat()].concat())
+    Ok(([&length[..], &head].concat(), records))
 }
 
 fn decode<'a>(state: &'a [u8], boot: &str) -> Result<State<'a>, CarrierError> {
@@ -185,6 +212,9 @@ fn decode<'a>(state: &'a [u8], boot: &str) -> Result<State<'a>, CarrierError> {
     let age = clock::since_boot().saturating_sub(Duration::from_nanos(u64::read(&mut head)?));
     let now = clock::now();
     let (at, last_id) = (now.checked_sub(age).unwrap_or(now), u64::read(&mut head)?);
+    if last_id > MOST_COUNTED {
+        return Err(Unreadable::Damaged.into());
+    }
     let mut records = Vec::new();
     for _ in 0..usize::read(&mut head)? {
         let length = usize::read(&mut head)?;
@@ -202,10 +232,12 @@ fn boot() -> String {
 }
 
 /// A file in memory that has these bytes for good.
-pub(in crate::relay) fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
+pub(in crate::relay) fn sealed<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut file = File::from(memfd_create("criprobe-handover", flags)?);
-    file.write_all(bytes)?;
+    for bytes in parts {
+        file.write_all(bytes)?;
+    }
     fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
     Ok(file.into())
 }
@@ -236,20 +268,20 @@ pub(in crate::relay) fn send(socket: &OwnedFd, kind: u8, descriptors: &[Borrowed
 }
 
 #[derive(Debug, Default)]
-pub(in crate::relay) struct Received {
+pub(in crate::relay) struct Contents {
     pub(in crate::relay) state: Option<OwnedFd>,
     pub(in crate::relay) sockets: Vec<OwnedFd>,
     is_cut: bool,
 }
 
 /// Takes everything out of a carrier, and waits for nothing.
-pub(in crate::relay) fn receive(carrier: &OwnedFd) -> Result<Received, CarrierError> {
+pub(in crate::relay) fn receive(carrier: &OwnedFd) -> Result<Contents, CarrierError> {
     let is_ours = sockopt::socket_domain(carrier).is_ok_and(|domain| domain == AddressFamily::UNIX)
         && sockopt::socket_type(carrier).is_ok_and(|kind| kind == SocketType::SEQPACKET);
     if !is_ours {
         return Err(CarrierError::Foreign);
     }
-    let mut received = Received { is_cut: true, ..Received::default() };
+    let mut received = Contents { is_cut: true, ..Contents::default() };
     let mut space = vec![MaybeUninit::uninit(); cmsg_space!(ScmRights(PER_MESSAGE))];
     for _ in 0..MOST_MESSAGES {
         let (mut kind, mut control) = ([0], RecvAncillaryBuffer::new(&mut space));

@@ -12,7 +12,7 @@ use rustix::{
 };
 
 use super::{
-    handover::carrier::{Carrier, CarrierError, END, MEMFD, SOCKETS, TakenOver, receive, sealed, send},
+    handover::carrier::{Carrier, CarrierError, END, MEMFD, SOCKETS, Takeover, receive, sealed, send},
     *,
 };
 use crate::carry::Unreadable;
@@ -28,18 +28,15 @@ impl Rig {
     }
 
     /// Another process goes on.
-    fn unload(&mut self, carrier: &OwnedFd) -> TakenOver {
-        let mut taken = TakenOver::unload(carrier, &Arc::default()).unwrap();
+    fn unload(&mut self, carrier: &OwnedFd) -> Takeover {
+        let mut taken = Takeover::unload(carrier, &Arc::default()).unwrap();
         let (output, observations) = output::channel(1024);
         (self.registry, self.observations) = (Registry::default(), observations);
-        let resumed = std::mem::replace(
-            &mut taken.resumed,
-            Resumed { room: Arc::default(), connections: vec![], last_id: 0, events: vec![] },
-        );
+        let handover = std::mem::replace(&mut taken.handover, Handover::nothing(Room::default()));
         let (gate, registry, listener) =
             (self.gate.clone(), self.registry.clone(), self.listener.take().unwrap());
         let runtime = self.runtime_path.clone();
-        self.relay = Some(Relay::start(listener, runtime, 2, gate, resumed, output, registry).unwrap());
+        self.relay = Some(Relay::start(listener, runtime, 2, gate, handover, output, registry).unwrap());
         taken
     }
 }
@@ -75,7 +72,7 @@ fn all_connections_and_their_order_pass_however_many_there_are() {
         client.read_exact(&mut [0; 4]).unwrap();
     }
     // Nothing is left in it for a third process.
-    assert!(matches!(TakenOver::unload(&carrier, &Arc::default()), Err(CarrierError::NoState)));
+    assert!(matches!(Takeover::unload(&carrier, &Arc::default()), Err(CarrierError::NoState)));
 }
 
 #[test]
@@ -114,7 +111,7 @@ struct Loaded {
 }
 
 fn send_state(to: &OwnedFd, state: &[u8]) {
-    send(to, MEMFD, &[sealed(state).unwrap().as_fd()]).unwrap();
+    send(to, MEMFD, &[sealed([state]).unwrap().as_fd()]).unwrap();
 }
 
 fn send_sockets(to: &OwnedFd, sockets: &[OwnedFd]) {
@@ -281,7 +278,7 @@ fn what_is_not_ours_or_of_no_use_is_refused_and_leaves_nothing_open() {
             send_state(&sending, &state);
         }
         send(&sending, END, &[]).unwrap();
-        let error = TakenOver::unload(&receiving, &Arc::default()).unwrap_err();
+        let error = Takeover::unload(&receiving, &Arc::default()).unwrap_err();
         assert!(is_right(&error), "{what}: {error:?}");
     }
 
@@ -290,7 +287,7 @@ fn what_is_not_ours_or_of_no_use_is_refused_and_leaves_nothing_open() {
     let mut open = File::from(memfd_create("open", MemfdFlags::ALLOW_SEALING).unwrap());
     open.write_all(&state).unwrap();
     send(&sending, MEMFD, &[open.as_fd()]).unwrap();
-    assert!(matches!(TakenOver::unload(&receiving, &Arc::default()), Err(CarrierError::NoState)));
+    assert!(matches!(Takeover::unload(&receiving, &Arc::default()), Err(CarrierError::NoState)));
 
     let foreign: [OwnedFd; 4] = [
         File::open("/dev/null").unwrap().into(),
@@ -299,7 +296,7 @@ fn what_is_not_ours_or_of_no_use_is_refused_and_leaves_nothing_open() {
         std::net::TcpListener::bind("127.0.0.1:0").unwrap().into(),
     ];
     for descriptor in &foreign {
-        assert!(matches!(TakenOver::unload(descriptor, &Arc::default()), Err(CarrierError::Foreign)));
+        assert!(matches!(Takeover::unload(descriptor, &Arc::default()), Err(CarrierError::Foreign)));
     }
 }
 
@@ -309,6 +306,6 @@ fn descriptors_that_are_not_taken_over_are_closed() {
     let (one, mut other) = UnixStream::pair().unwrap();
     send_sockets(&sending, &[one.into()]);
     send_kind(&sending, b'?', &[File::open("/dev/null").unwrap().into()]);
-    assert!(TakenOver::unload(&receiving, &Arc::default()).is_err());
+    assert!(Takeover::unload(&receiving, &Arc::default()).is_err());
     assert_eq!(other.read(&mut [0]).unwrap(), 0, "its other end was closed");
 }

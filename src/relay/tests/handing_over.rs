@@ -2,7 +2,7 @@
 //! sockets.
 
 use super::{
-    handover::{HandoverError, Sockets},
+    handover::{FrozenRelay, HandoverError, Sockets},
     *,
 };
 use crate::{
@@ -47,7 +47,7 @@ impl Rig {
             sockets: frozen
                 .connections
                 .iter()
-                .flat_map(Frozen::sockets)
+                .flat_map(FrozenConnection::sockets)
                 .map(|socket| socket.try_clone().unwrap().into())
                 .collect(),
             listener: frozen.listener.try_clone().unwrap(),
@@ -59,16 +59,16 @@ impl Rig {
     fn take_over(&mut self, left: Left) -> Vec<HandoverError> {
         let Left { records, mut sockets, listener, at } = left;
         let (room, mut events, mut errors) = (Arc::default(), vec![], vec![]);
-        let read = records
-            .iter()
-            .map(|record| Frozen::read(record, &mut sockets, &room, at, |event| events.push(event)));
+        let read = records.iter().map(|record| {
+            FrozenConnection::read(record, &mut sockets, &room, at, |event| events.push(event))
+        });
         let connections = read.filter_map(|read| read.map_err(|error| errors.push(error)).ok()).collect();
         let (output, observations) = output::channel(1024);
         (self.registry, self.observations) = (Registry::default(), observations);
-        let (gate, registry, resumed) =
-            (self.gate.clone(), self.registry.clone(), Resumed { room, connections, last_id: 0, events });
+        let (gate, registry, handover) =
+            (self.gate.clone(), self.registry.clone(), Handover { room, connections, last_id: 0, events });
         let relay =
-            Relay::start(listener, self.runtime_path.clone(), 2, gate, resumed, output, registry).unwrap();
+            Relay::start(listener, self.runtime_path.clone(), 2, gate, handover, output, registry).unwrap();
         self.relay = Some(relay);
         errors
     }
@@ -286,6 +286,25 @@ fn a_client_that_waits_for_a_runtime_waits_across_a_handover() {
 }
 
 #[test]
+fn a_blind_connection_that_waits_for_its_answer_is_not_cut_by_a_drain_after_a_handover() {
+    let mut rig = Rig::new(16);
+    let (mut client, mut runtime) = rig.pair();
+    client.write_all(b"question").unwrap();
+    runtime.read_exact(&mut [0; 8]).unwrap();
+    eventually("it is blind", || rig.registry.has_blind());
+    rig.hand_over();
+    let blind = rig.registry.snapshot()[0].blind();
+    assert!(matches!(blind, Some((_, Blindness::NotHttp2))), "{blind:?}");
+    let relay = rig.relay.take().unwrap();
+    let drained = thread::spawn(move || tokio::runtime::Runtime::new().unwrap().block_on(relay.drain()));
+    assert!(is_silent(&mut client), "it is open");
+    thread::sleep(Duration::from_millis(700));
+    runtime.write_all(b"answer").unwrap();
+    client.read_exact(&mut [0; 6]).unwrap();
+    drained.join().unwrap();
+}
+
+#[test]
 fn what_ended_during_a_handover_ends_after_it() {
     let mut rig = Rig::new(16);
     let pairs: Vec<_> = (0..2).map(|_| rig.pair()).collect();
@@ -427,7 +446,7 @@ fn a_record_keeps_its_format() {
     // The client's, and the runtime's, which may be missing.
     record[at..at + 8].fill(0xc1);
     record[at + 9..at + 17].fill(0xc2);
-    let after = record[at..].iter().take(17 + 2 * 18 + 1 + 16).map(|byte| format!("{byte:02x}"));
+    let after = record[at..].iter().take(17 + 2 * 26 + 1 + 16).map(|byte| format!("{byte:02x}"));
     assert_eq!(record[..8], 1_u64.to_le_bytes());
     assert_eq!(record[16..24], 1_u64.to_le_bytes(), "its number");
     assert_eq!(
@@ -435,9 +454,9 @@ fn a_record_keeps_its_format() {
         [
             "c1c1c1c1c1c1c1c1",
             "01c2c2c2c2c2c2c2c2",
-            // Pending, bytes, whether it has ended, and how.
-            "000000000000000000000000000000000000",
-            "000000000000000003000000000000000000",
+            // Ours, pending, bytes, whether it has ended, and how.
+            "0000000000000000000000000000000000000000000000000000",
+            "0000000000000000000000000000000003000000000000000000",
             "00",
             // The head of a frame, as far as it came; what is left; flags.
             "01000000000000000000030000000000",

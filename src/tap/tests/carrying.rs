@@ -367,6 +367,7 @@ proptest! {
         let bytes = harmed(&bytes, &harms, now);
         if let Ok(tap) = resume(&bytes, now) {
             prop_assert!(kept(&tap) <= 2 * bytes.len(), "{} of {}", kept(&tap), bytes.len());
+            prop_assert!(resume(&tap.carry(now), now).is_ok());
             // Harm may have made a call as old as the machine.
             let mut watched = Watched { now, tap, ..Watched::new() };
             for Step { from, bytes } in rest {
