@@ -303,7 +303,7 @@ mod tests {
         assert!(pump.poll(&mut cx, &b"theirs, and more"[..], &mut to, &mut [0; 64], |_| {}).is_pending());
         let mut arrived = Vec::new();
         let mut pump = Pump::resume(&waiting, pump.freeze());
-        let mut after = &b"; after"[..];
+        let mut after = std::io::Cursor::new(b"; after");
         loop {
             let mut buffer = [0; 64];
             let mut read = ReadBuf::new(&mut buffer);

@@ -208,7 +208,8 @@ fn a_connection_of_another_version_is_asked_between_two_frames_to_come_again() {
     let open_block = frame(1, 0, 1, b"\x88");
     let rest_of_block = frame(9, 4, 1, b"");
     let theirs = frame(7, 0, 0, &[0; 8]);
-    let rows: [(&str, Vec<u8>, Vec<u8>, Option<usize>); 6] = [
+    type Row = (&'static str, Vec<u8>, Vec<u8>, Option<usize>);
+    let rows: [Row; 6] = [
         ("between two frames", SETTINGS.to_vec(), vec![], Some(9)),
         ("in a frame", [&SETTINGS[..], &long[..50]].concat(), long[50..].to_vec(), Some(9 + 109)),
         ("in the head of a frame", [&SETTINGS[..], &long[..4]].concat(), long[4..].to_vec(), Some(9 + 109)),
@@ -351,8 +352,8 @@ fn a_relay_that_was_frozen_in_vain_goes_on_and_can_be_drained() {
 
 #[test]
 fn a_damaged_connection_ends_alone() {
-    type Damage = fn(&mut Left);
-    let rows: [(&str, Damage, fn(&HandoverError) -> bool); 6] = [
+    type Row = (&'static str, fn(&mut Left), fn(&HandoverError) -> bool);
+    let rows: [Row; 6] = [
         (
             "a byte",
             |left| left.records[0][40] ^= 1,
