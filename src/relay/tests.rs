@@ -70,6 +70,14 @@ impl Rig {
         (client, runtime)
     }
 
+    /// The same, once the relay has both ends: a connection that is frozen while it is dialled is dialled again.
+    fn dialled_pair(&self) -> (UnixStream, UnixStream) {
+        let (mut client, mut runtime) = self.pair();
+        runtime.write_all(&SETTINGS).unwrap();
+        client.read_exact(&mut [0; SETTINGS.len()]).unwrap();
+        (client, runtime)
+    }
+
     fn drain(&mut self) -> Duration {
         let started = clock::now();
         let runtime = tokio::runtime::Runtime::new().unwrap();

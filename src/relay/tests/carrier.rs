@@ -57,7 +57,7 @@ fn empty() -> (OwnedFd, OwnedFd) {
 #[test]
 fn all_connections_and_their_order_pass_however_many_there_are() {
     let mut rig = Rig::new(16);
-    let mut pairs: Vec<_> = (0..130).map(|_| rig.pair()).collect();
+    let mut pairs: Vec<_> = (0..130).map(|_| rig.dialled_pair()).collect();
     eventually("all are registered", || rig.registry.count() == 130);
     let before: Vec<_> = rig.registry.snapshot().iter().map(|one| (one.id, one.since)).collect();
     let carrier = rig.load();
@@ -90,7 +90,7 @@ fn without_any_connection_the_numbers_go_on() {
 fn a_carrier_that_nobody_keeps_is_known_and_the_relay_goes_on() {
     for is_kept in [false, true] {
         let mut rig = Rig::new(16);
-        let (mut client, mut runtime) = rig.pair();
+        let (mut client, mut runtime) = rig.dialled_pair();
         eventually("it is registered", || rig.registry.count() == 1);
         let background = tokio::runtime::Runtime::new().unwrap();
         let frozen = background.block_on(rig.relay.take().unwrap().freeze());
@@ -215,7 +215,7 @@ fn of_what_is_incomplete_or_foreign_every_whole_connection_goes_on() {
     ];
     for (what, send_again, (going_on, refused, foreign, is_cut)) in rows {
         let mut rig = Rig::new(16);
-        let mut pairs: Vec<_> = (0..3).map(|_| rig.pair()).collect();
+        let mut pairs: Vec<_> = (0..3).map(|_| rig.dialled_pair()).collect();
         eventually("all are registered", || rig.registry.count() == 3);
         let received = receive(&rig.load()).unwrap();
         let loaded = Loaded { state: bytes_of(received.state.unwrap()), sockets: received.sockets };
@@ -245,7 +245,7 @@ fn send_kind(to: &OwnedFd, kind: u8, sockets: &[OwnedFd]) {
 #[test]
 fn what_is_not_ours_or_of_no_use_is_refused_and_leaves_nothing_open() {
     let mut rig = Rig::new(16);
-    let _pair = rig.pair();
+    let _pair = rig.dialled_pair();
     eventually("it is registered", || rig.registry.count() == 1);
     let state = bytes_of(receive(&rig.load()).unwrap().state.unwrap());
     let other_boot = with_head(&state, |head| head[24] ^= 1);

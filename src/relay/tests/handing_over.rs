@@ -102,7 +102,7 @@ proptest! {
         is_thawed: bool,
     ) {
         let mut rig = Rig::new(1024);
-        let (client, runtime) = rig.pair();
+        let (client, runtime) = rig.dialled_pair();
         small_buffers(&client);
         small_buffers(&runtime);
         let up = conversation(starts_like_http2, &up, times.0);
@@ -308,7 +308,7 @@ fn a_blind_connection_that_waits_for_its_answer_is_not_cut_by_a_drain_after_a_ha
 #[test]
 fn what_ended_during_a_handover_ends_after_it() {
     let mut rig = Rig::new(16);
-    let pairs: Vec<_> = (0..2).map(|_| rig.pair()).collect();
+    let pairs: Vec<_> = (0..2).map(|_| rig.dialled_pair()).collect();
     let [(client, mut runtime), (mut other_client, other_runtime)] = <[_; 2]>::try_from(pairs).unwrap();
     eventually("both are registered", || rig.registry.count() == 2);
     let left = rig.leave();
@@ -400,8 +400,8 @@ fn a_damaged_connection_ends_alone() {
     ];
     for (what, damage, is_reported) in rows {
         let mut rig = Rig::new(16);
-        let (mut damaged, _runtime) = rig.pair();
-        let (mut client, mut runtime) = rig.pair();
+        let (mut damaged, _runtime) = rig.dialled_pair();
+        let (mut client, mut runtime) = rig.dialled_pair();
         eventually("both are registered", || rig.registry.count() == 2);
         let mut left = rig.leave();
         damage(&mut left);
@@ -438,7 +438,7 @@ fn what_is_no_connected_unix_socket_is_never_taken_for_one() {
 #[test]
 fn a_record_keeps_its_format() {
     let mut rig = Rig::new(16);
-    let (client, mut runtime) = rig.pair();
+    let (client, mut runtime) = rig.dialled_pair();
     eventually("it is registered", || rig.registry.count() == 1);
     runtime.write_all(&SETTINGS[..3]).unwrap();
     (&client).read_exact(&mut [0; 3]).unwrap();
@@ -457,10 +457,10 @@ fn a_record_keeps_its_format() {
             "01c2c2c2c2c2c2c2c2",
             // Ours, pending, bytes, whether it has ended, and how.
             "0000000000000000000000000000000000000000000000000000",
-            "0000000000000000000000000000000003000000000000000000",
+            "000000000000000000000000000000000c000000000000000000",
             "00",
             // The head of a frame, as far as it came; what is left; flags.
-            "01000000000000000000030000000000",
+            "01000000000000000000030000000002",
         ]
         .concat()
     );
