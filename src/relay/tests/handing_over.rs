@@ -260,6 +260,7 @@ fn a_connection_of_another_version_is_asked_between_two_frames_to_come_again() {
         let mut received = vec![0; answer.len()];
         client.read_exact(&mut received).unwrap();
         assert_eq!(received, answer, "{rule}");
+        assert!(is_silent(&mut client), "{rule}: not again behind it");
         rig.drain();
     }
 }
