@@ -25,6 +25,11 @@ pub fn wall() -> SystemTime {
     SystemTime::now()
 }
 
+/// The time since the machine started, which all its processes read alike.
+pub fn since_boot() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
+}
+
 /// The CPU time that the calling thread has used. Only the difference of two readings on the same thread means anything.
 pub fn thread_cpu() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()

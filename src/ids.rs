@@ -4,6 +4,8 @@ use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
+use crate::carry::{Carry, Reader, Unreadable, Writer};
+
 /// Makes a cheap, shared, comparable id out of a string.
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -27,6 +29,18 @@ macro_rules! id {
         impl<T: Into<Arc<str>>> From<T> for $name {
             fn from(text: T) -> Self {
                 Self(text.into())
+            }
+        }
+
+        impl Carry for $name {
+            const LAYOUT: u64 = <Arc<str>>::LAYOUT;
+
+            fn write(&self, into: &mut Writer) {
+                self.0.write(into);
+            }
+
+            fn read(from: &mut Reader<'_>) -> Result<Self, Unreadable> {
+                Carry::read(from).map(Self)
             }
         }
 

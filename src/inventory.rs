@@ -305,7 +305,7 @@ impl<O: Observer> Task<'_, O> {
         }
         for event in batch.drain(..) {
             match event {
-                TapEvent::Begun(call) => {
+                TapEvent::Begun(call) | TapEvent::Resumed(call) => {
                     self.observer.call_begun(&call);
                     let was_named = self.was_just_named(&call.request, now);
                     if let (CriRequest::ExecSync(_), Some(target)) = (&call.request, &self.target) {

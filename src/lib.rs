@@ -27,4 +27,4 @@ pub mod runtime;
 pub mod spec;
 pub mod stage;
 
-pub use criprobe_wire::{clock, count, ids, peer, proto, relay, tap};
+pub use criprobe_wire::{carry, clock, count, ids, peer, proto, relay, tap};

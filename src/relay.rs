@@ -8,6 +8,7 @@ mod connection;
 pub mod descriptors;
 mod dial;
 pub mod gate;
+pub mod handover;
 mod notice;
 pub mod output;
 mod pump;
@@ -20,7 +21,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -28,10 +29,11 @@ use std::{
 
 use descriptors::{Budget, MAX_CONNECTIONS, Place, Shortage, is_shortage};
 use gate::Gate;
+use handover::{FREEZE, FrozenConnection, Handover};
 use notice::{Notice, Notices};
 use output::{Observations, Output};
 use pump::Waiting;
-use registry::Registry;
+use registry::{Registry, RelayedConnection};
 use socket::Socket;
 use tokio::{
     net::UnixListener,
@@ -71,7 +73,7 @@ const LEAVE: Duration = Duration::from_secs(1);
 /// 300 ms: how long connections may take to close at the end of a drain.
 const GOODBYE: Duration = Duration::from_millis(300);
 
-/// The phase of the relay's life, in this order. Whoever watches it may miss one that is short.
+/// The phase of the relay's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Normal operation.
@@ -83,6 +85,8 @@ pub enum Phase {
     Leaving,
     /// All connections end now.
     Closing,
+    /// All connections stop where they are, for another process to go on with them.
+    Freezing,
 }
 
 /// State that all connections share.
@@ -102,12 +106,16 @@ struct Shared {
     room: Arc<Room>,
     /// What waits for slow receivers.
     waiting: Arc<Waiting>,
+    /// Takes the connections that were frozen.
+    frozen: mpsc::UnboundedSender<FrozenConnection>,
+    /// How many connections did not stop in time.
+    lost: AtomicUsize,
 }
 
-/// An accepted client.
+/// A client that a thread is to serve.
 #[derive(Debug)]
 struct Accepted {
-    stream: UnixStream,
+    client: Client,
     place: Place,
 }
 
@@ -118,6 +126,14 @@ pub struct ClientSocket {
     pub listener: StdListener,
     /// The service manager keeps it: clients that connect while no process accepts wait in its queue.
     pub is_kept: bool,
+}
+
+#[derive(Debug)]
+enum Client {
+    /// It has just connected.
+    New(UnixStream),
+    /// It was connected to the process before.
+    Resumed(Arc<RelayedConnection>, Box<FrozenConnection>),
 }
 
 /// A relay thread ended before it was asked to.
@@ -160,10 +176,23 @@ pub fn spawn(
     gate: Gate,
     room: Room,
 ) -> io::Result<(Relay, RelayHandle, Observations)> {
+    spawn_resumed(clients, runtime, gate, Handover::nothing(room))
+}
+
+/// The same, with the connections of another relay.
+///
+/// # Errors
+/// A thread cannot be started; the connections end then.
+pub fn spawn_resumed(
+    clients: ClientSocket,
+    runtime: PathBuf,
+    gate: Gate,
+    handover: Handover,
+) -> io::Result<(Relay, RelayHandle, Observations)> {
     let (output, observations) = output::channel(output::MAX_EVENTS);
     let connections = Registry::default();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    let relay = Relay::start(clients, runtime, threads, gate, room, output.clone(), connections.clone())?;
+    let relay = Relay::start(clients, runtime, threads, gate, handover, output.clone(), connections.clone())?;
     let beats = Arc::clone(&relay.beats);
     Ok((relay, RelayHandle { connections, output, beats }, observations))
 }
@@ -179,6 +208,10 @@ pub struct Relay {
     beats: Beats,
     /// If the service manager keeps the socket: the connections that are on their way into the registry.
     arriving: Option<Arc<AtomicUsize>>,
+    /// The socket that clients connect to, for a relay that takes over from this one.
+    listener: StdListener,
+    shared: Arc<Shared>,
+    frozen: mpsc::UnboundedReceiver<FrozenConnection>,
 }
 
 impl Relay {
@@ -187,10 +220,11 @@ impl Relay {
         runtime: PathBuf,
         threads: usize,
         gate: Gate,
-        room: Room,
+        Handover { room, connections, last_id, mut events }: Handover,
         output: Output,
         registry: Registry,
     ) -> io::Result<Self> {
+        let (kept, (sender, frozen)) = (listener.try_clone()?, mpsc::unbounded_channel());
         let phase = watch::Sender::new(Phase::Serving);
         let bound = match listener.local_addr()?.as_pathname() {
             Some(name) => Some((name.to_owned(), Peer::of(&listener)?.pid)),
@@ -206,9 +240,16 @@ impl Relay {
             phase: phase.subscribe(),
             notices: Notices::default(),
             arriving: Arc::clone(&arriving),
-            room: Arc::new(room),
+            room,
             waiting: Arc::default(),
+            frozen: sender,
+            lost: AtomicUsize::new(0),
         });
+        shared.output.send(&mut events);
+        registry.number_after(last_id);
+        // At once: a drain that begins now ends these, too.
+        let resumed: Vec<_> =
+            connections.into_iter().map(|frozen| (registry.resumed(&frozen), frozen)).collect();
         let (alive, ended) = mpsc::channel(1);
         let mut handles = Vec::new();
         let mut workers = Vec::new();
@@ -222,8 +263,10 @@ impl Relay {
             workers.push(sender);
         }
         let alive = Alive(alive, Arc::clone(&beats), 0);
-        handles.push(spawn_thread("accept", alive, move || accept(listener, is_kept, shared, workers))?);
-        Ok(Self { phase, ended, registry, threads: handles, beats, arriving: is_kept.then_some(arriving) })
+        let ours = Arc::clone(&shared);
+        handles.push(spawn_thread("accept", alive, move || accept(listener, is_kept, resumed, ours, workers))?);
+        let arriving = is_kept.then_some(arriving);
+        Ok(Self { phase, ended, registry, threads: handles, listener: kept, shared, frozen, beats, arriving })
     }
 
     /// Returns when a thread has ended unexpectedly. Safe to drop and call again.
@@ -237,7 +280,7 @@ impl Relay {
     /// After `DRAIN_LIMIT`, the remaining connections are closed. If the service manager keeps the socket, those that were
     /// made meanwhile end in the same way before, so that no call is cut.
     pub async fn drain(self) {
-        let Self { phase, ended: _, registry, threads, beats: _, arriving } = self;
+        let Self { phase, registry, threads, arriving, .. } = self;
         let last_before = registry.snapshot().last().map(|connection| connection.id);
         phase.send_replace(Phase::Draining);
         let is_done = async {
@@ -320,6 +363,7 @@ where
 /// Accepts until the end, and assigns connections to the threads in turn.
 async fn accept(
     listener: StdListener,
+    resumed: Vec<(Arc<RelayedConnection>, FrozenConnection)>,
     is_kept: bool,
     shared: Arc<Shared>,
     workers: Vec<mpsc::Sender<Accepted>>,
@@ -331,9 +375,13 @@ async fn accept(
     let mut phase = shared.phase.clone();
     let last = if is_kept { Phase::Leaving } else { Phase::Closing };
     let (budget, pause) = (Budget::default(), Notice::default());
+    for ((connection, frozen), worker) in resumed.into_iter().zip(workers.iter().cycle()) {
+        let client = Client::Resumed(connection, Box::new(frozen));
+        drop(worker.send(Accepted { client, place: budget.accepted() }).await);
+    }
     for worker in workers.iter().cycle() {
         let accepted = tokio::select! {
-            () = async { drop(phase.wait_for(|phase| *phase >= last).await) } => break,
+            () = async { drop(phase.wait_for(|phase| *phase >= Phase::Closing).await) } => return,
             accepted = accept_next(&listener, &budget, &pause, &shared.registry) => accepted,
         };
         shared.arriving.fetch_add(1, Ordering::Relaxed);
@@ -343,7 +391,7 @@ async fn accept(
     drop(listener);
     shared.arriving.fetch_sub(1, Ordering::Release);
     // The threads go on for as long as these channels are open.
-    drop(phase.wait_for(|phase| *phase == Phase::Closing).await);
+    drop(phase.wait_for(|phase| *phase >= Phase::Closing).await);
 }
 
 /// Accepts the next client once there are descriptors for it, and few enough others.
@@ -367,7 +415,7 @@ async fn accept_next(
                 }
                 let accepted = listener.accept().await;
                 match accepted.and_then(|(stream, _)| stream.into_std()) {
-                    Ok(stream) => return Accepted { stream, place: budget.accepted() },
+                    Ok(stream) => return Accepted { client: Client::New(stream), place: budget.accepted() },
                     Err(error) => {
                         was_refused = true;
                         if is_shortage(&error) {
@@ -427,12 +475,21 @@ async fn serve(shared: Arc<Shared>, mut accepted: mpsc::Receiver<Accepted>) {
             Some(_) = connections.join_next() => {}
         }
     }
-    // Nothing is accepted any more: everything has been asked to end.
-    let _cut = timeout(GOODBYE, async { while connections.join_next().await.is_some() {} }).await;
+    // Nothing is accepted any more: everything has been asked to end, or to stop.
+    let limit = if *shared.phase.borrow() == Phase::Freezing { FREEZE } else { GOODBYE };
+    let _cut = timeout(limit, async { while connections.join_next().await.is_some() {} }).await;
+    shared.lost.fetch_add(connections.len(), Ordering::Relaxed);
 }
 
-async fn serve_connection(shared: Arc<Shared>, Accepted { stream, place }: Accepted) {
+async fn serve_connection(shared: Arc<Shared>, Accepted { client, place }: Accepted) {
     let Place { open: _open, undialled } = place;
+    let stream = match client {
+        Client::New(stream) => stream,
+        Client::Resumed(connection, frozen) => {
+            let _entry = Entry { registry: &shared.registry, id: connection.id };
+            return connection::resume(&shared, &connection, *frozen, undialled).await;
+        }
+    };
     let opened = Socket::new(stream).and_then(|socket| Ok((Peer::of(&socket)?, socket)));
     if opened.is_err() {
         shared.arriving.fetch_sub(1, Ordering::Release);

@@ -4,7 +4,9 @@
 //! delays a byte. Bytes that it does not understand blind it for that connection; they are still relayed.
 
 mod blindness;
+mod boundary;
 pub mod call;
+mod carried;
 mod creation;
 pub mod cri;
 mod exec;
@@ -26,6 +28,7 @@ use streams::Streams;
 
 pub use self::{
     blindness::Blindness,
+    boundary::Boundary,
     call::{Call, Code, EndedCall},
     room::Room,
 };
@@ -150,6 +153,21 @@ impl Tap {
     /// Whether the runtime has sent a GOAWAY.
     pub fn has_goodbye(&self) -> bool {
         matches!(&self.state, State::Sighted(sighted) if sighted.has_goodbye)
+    }
+
+    /// A tap for a connection of another process, whose state is not understood.
+    pub fn handed_over(conn: ConnId, mut out: impl FnMut(TapEvent)) -> Self {
+        let reason = Blindness::HandedOver;
+        out(TapEvent::Blinded { conn, reason });
+        Self { conn, state: State::Blind(reason) }
+    }
+
+    /// Where the runtime is in its frames; `None` if blind.
+    pub fn boundary(&self) -> Option<Boundary> {
+        match &self.state {
+            State::Sighted(sighted) => Some(sighted.runtime.frames.boundary(sighted.has_goodbye)),
+            State::Blind(_) => None,
+        }
     }
 
     /// Why the connection is blind, if it is.

@@ -14,10 +14,11 @@ use std::{
 /// An entry with a path allows that part alone. ARCHITECTURE.md shows the same table and says why.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     // What everybody may need.
-    ("ids", &[]),
+    ("carry", &[]),
+    ("ids", &["carry"]),
     ("clock", &[]),
     ("count", &[]),
-    ("proto", &[]),
+    ("proto", &["carry"]),
     ("duration", &[]),
     ("document", &[]),
     ("glob", &[]),
@@ -29,8 +30,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     // A task that is started again when it panics, and the handle through which it is asked.
     ("stage", &["clock"]),
     // The path of the bytes.
-    ("tap", &["ids", "proto", "peer"]),
-    ("relay", &["clock", "count", "ids", "peer", "tap"]),
+    ("tap", &["carry", "ids", "proto", "peer"]),
+    ("relay", &["carry", "clock", "count", "ids", "peer", "tap"]),
     // What is known of the node. The link opens the relay's gate: it is the one who knows that the runtime is back.
     ("runtime", &["clock", "ids", "peer", "proto", "relay::gate", "stage"]),
     (
@@ -184,6 +185,7 @@ const PURE: &[&str] = &[
     "act/recipe/json.rs",
     "act/recipe/messages.rs",
     "act/recipe/store.rs",
+    "carry.rs",
     "ids.rs",
     "duration.rs",
     "document",

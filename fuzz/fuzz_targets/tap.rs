@@ -93,6 +93,7 @@ impl Reported {
                 self.is_blind = true;
                 format!("blinded: {reason}")
             }
+            TapEvent::Resumed(_) => panic!("nothing was carried"),
             TapEvent::Untracked(count) => format!("untracked {count}"),
             TapEvent::Closed { .. } => "closed".to_owned(),
         });

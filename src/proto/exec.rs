@@ -5,6 +5,7 @@ use super::{
     trim::Malformed,
     walk::{FieldPart, FieldWalker},
 };
+use crate::carry::carried;
 
 /// The fields of `runtime.v1.ExecSyncResponse`.
 const STDOUT: u64 = 1;
@@ -33,7 +34,11 @@ pub enum ExecPart<'a> {
 
 /// A message as far as it was read.
 #[derive(Debug, Default)]
-pub struct ExecWalker(FieldWalker);
+pub struct ExecWalker {
+    fields: FieldWalker,
+}
+
+carried! { struct ExecWalker { fields } }
 
 impl ExecWalker {
     /// Takes the next piece of the message, and hands out what it says.
@@ -41,7 +46,7 @@ impl ExecWalker {
     /// # Errors
     /// The message is malformed; then so is all that follows.
     pub fn feed(&mut self, bytes: &[u8], mut out: impl FnMut(ExecPart<'_>)) -> Result<(), Malformed> {
-        self.0.feed(bytes, |part| match part {
+        self.fields.feed(bytes, |part| match part {
             FieldPart::Begins(field, length) => {
                 if let Some(output) = ExecOutput::of(field) {
                     out(ExecPart::Begins(output, length));
@@ -60,7 +65,7 @@ impl ExecWalker {
 
     /// Whether the message may end here.
     pub fn is_between_fields(&self) -> bool {
-        self.0.is_between_fields()
+        self.fields.is_between_fields()
     }
 }
 

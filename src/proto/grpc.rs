@@ -1,6 +1,8 @@
 //! gRPC's framing: before each message stand five octets, whether it is compressed and its length. Reads messages that come
 //! in pieces of any size, and writes the prefix of one. Pure; holds nothing of a message.
 
+use crate::carry::carried;
+
 /// The octets before a message.
 pub const PREFIX: usize = 5;
 
@@ -33,6 +35,8 @@ pub struct GrpcReader {
     prefix_len: u8,
     left: u32,
 }
+
+carried! { struct GrpcReader { prefix, prefix_len, left } if is_sound }
 
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
@@ -78,6 +82,10 @@ impl GrpcReader {
     pub fn is_between_messages(&self) -> bool {
         self.left == 0 && self.prefix_len == 0
     }
+
+    fn is_sound(&self) -> bool {
+        usize::from(self.prefix_len) < PREFIX
+    }
 }
 
 #[cfg(test)]
@@ -85,6 +93,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_prefix_that_is_too_long_is_not_taken_over() {
+        for (prefix_len, is_taken) in [(4, true), (5, false)] {
+            let reader = GrpcReader { prefix_len, ..GrpcReader::default() };
+            assert_eq!(crate::carry::tests::carried_over(&reader).is_ok(), is_taken);
+        }
+    }
 
     proptest! {
         #[test]

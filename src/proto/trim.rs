@@ -3,12 +3,13 @@
 
 pub mod fields;
 
-use std::{borrow::Cow, collections::BTreeSet, ops::Deref, str};
+use std::{borrow::Cow, collections::BTreeSet, ops::Deref, str, sync::Arc};
 
 use fields::{Field, put};
 use prost::Message;
 
 use super::cri;
+use crate::carry::{self, Carry, Reader, Unreadable, Writer};
 
 /// 512 bytes: the longest name that is kept as it is. Kubernetes allows 253, and an image's reference is shorter, too. A
 /// longer one is shortened to its beginning and a hash of all of it, so that two long names stay two.
@@ -68,6 +69,23 @@ impl<T> Deref for Trimmed<T> {
 impl<T> From<T> for Trimmed<T> {
     fn from(message: T) -> Self {
         Self { message, omitted: 0 }
+    }
+}
+
+/// As the message; it is trimmed again, which changes nothing.
+impl<T: Trim> Carry for Arc<Trimmed<T>> {
+    const LAYOUT: u64 = carry::layout("Trimmed", &[("omitted", u32::LAYOUT), ("message", Vec::LAYOUT)]);
+
+    fn write(&self, into: &mut Writer) {
+        self.omitted.write(into);
+        into.bytes(&self.message.encode_to_vec());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Unreadable> {
+        let omitted = u32::read(from)?;
+        let mut trimmed: Trimmed<T> = decode(from.bytes()?).map_err(|_| Unreadable::Damaged)?;
+        trimmed.omitted = omitted;
+        Ok(Self::new(trimmed))
     }
 }
 

@@ -2,6 +2,7 @@
 //! holds nothing of the message, however large it is.
 
 use super::trim::Malformed;
+use crate::carry::carried;
 
 /// The wire types of protobuf (proto3 has no groups).
 const VARINT: u64 = 0;
@@ -32,6 +33,8 @@ pub struct FieldWalker {
     shift: u32,
 }
 
+carried! { struct FieldWalker { place, varint, shift } if is_sound }
+
 /// What the next byte belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
@@ -46,6 +49,16 @@ enum Place {
     Bytes { of: Option<u64>, left: u64 },
     /// Not a protobuf message that we can walk.
     Lost,
+}
+
+carried! {
+    enum Place {
+        0 Key,
+        1 Value { field: u64 },
+        2 Length { field: u64 },
+        3 Bytes { of: Option<u64>, left: u64 },
+        4 Lost,
+    }
 }
 
 impl FieldWalker {
@@ -78,6 +91,10 @@ impl FieldWalker {
     /// Whether the message may end here.
     pub fn is_between_fields(&self) -> bool {
         self.place == Place::Key && self.shift == 0
+    }
+
+    fn is_sound(&self) -> bool {
+        self.shift <= 63 && self.shift.is_multiple_of(7)
     }
 
     fn take_varint_byte(&mut self, byte: u8, out: &mut impl FnMut(FieldPart<'_>)) {
@@ -127,5 +144,19 @@ impl Place {
     /// Before so many bytes of a field.
     fn of_bytes(of: Option<u64>, left: u64) -> Self {
         if left == 0 { Self::Key } else { Self::Bytes { of, left } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::carry::tests::carried_over;
+
+    #[test]
+    fn a_varint_that_has_more_bits_than_there_are_is_not_taken_over() {
+        for (shift, is_taken) in [(0, true), (63, true), (62, false), (70, false)] {
+            let walker = FieldWalker { shift, ..FieldWalker::default() };
+            assert_eq!(carried_over(&walker).is_ok(), is_taken, "{shift}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! accepted --runtime there--> relaying --either side over--> closed
 //! relaying --drain--> announced (a GOAWAY without limit) --calls done--> closed (a GOAWAY that names the last stream)
 //! relaying --drain, after a GOAWAY of the runtime--> leaving --calls done, and quiet--> closed (without a word of ours)
+//! any of them --freezing--> frozen: another relay goes on, from the same byte
 
 use std::{
     cell::RefCell,
@@ -19,13 +20,14 @@ use tokio::time::{Sleep, sleep};
 use super::{
     Phase, Shared,
     descriptors::Counted,
+    handover::FrozenConnection,
     pump::{Finished, Pump},
     registry::RelayedConnection,
     socket::Socket,
 };
 use crate::{
     clock,
-    tap::{Tap, TapEvent},
+    tap::{Boundary, Tap, TapEvent},
 };
 
 /// 64 KiB: the size of one read. A relay thread has one such buffer; a connection holds at most the same amount again,
@@ -61,7 +63,7 @@ pub(super) async fn relay(
     client: Socket,
     undialled: Counted,
 ) {
-    let mut link = Link {
+    let link = Link {
         shared,
         connection,
         tap: Tap::within(&shared.room, connection.id, Arc::clone(&connection.peer)),
@@ -69,6 +71,7 @@ pub(super) async fn relay(
         down: Pump::new(&shared.waiting),
         born,
         announced: None,
+        farewell: None,
         moved_at: clock::now(),
         moved: (0, 0),
         taken: 0,
@@ -76,12 +79,56 @@ pub(super) async fn relay(
         is_cut: false,
         calls: 0,
     };
-    let dialled = super::dial::dial(shared, &client).await;
-    drop(undialled);
-    if let Some(runtime) = dialled {
-        link.run(client, runtime).await;
+    link.dial(client, undialled).await;
+}
+
+/// Goes on with a connection of another relay until it is over.
+pub(super) async fn resume(
+    shared: &Shared,
+    connection: &RelayedConnection,
+    frozen: FrozenConnection,
+    undialled: Counted,
+) {
+    let FrozenConnection { client, runtime, up, down, tap, farewell, owes_answer, .. } = frozen;
+    let sockets = Socket::new(client).and_then(|client| Ok((client, runtime.map(Socket::new).transpose()?)));
+    let moved = (up.bytes, down.bytes);
+    let link = Link {
+        shared,
+        connection,
+        tap,
+        up: Pump::resume(&shared.waiting, up),
+        down: Pump::resume(&shared.waiting, down),
+        // Such a connection ends in every drain.
+        born: Phase::Serving,
+        announced: None,
+        farewell,
+        moved_at: clock::now(),
+        moved,
+        taken: 0,
+        owes_answer,
+        is_cut: false,
+        calls: 0,
+    };
+    match sockets {
+        Ok((client, Some(runtime))) => {
+            drop(undialled);
+            link.relay(client, runtime).await;
+        }
+        Ok((client, None)) => link.dial(client, undialled).await,
+        Err(error) => {
+            tracing::warn!(conn = connection.id.0, %error, "cannot go on with a connection");
+            link.close();
+        }
     }
-    link.close();
+}
+
+/// How a connection left its relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exit {
+    /// It is over.
+    Over,
+    /// Another relay goes on with it.
+    Freeze,
 }
 
 struct Link<'a> {
@@ -96,6 +143,9 @@ struct Link<'a> {
     born: Phase,
     /// When the first GOAWAY was sent.
     announced: Option<Instant>,
+    /// Until the client has been asked to connect again, because this connection cannot be understood any more: where the
+    /// runtime's frames end.
+    farewell: Option<Boundary>,
     /// For blind connections: when bytes last moved.
     moved_at: Instant,
     moved: (u64, u64),
@@ -109,7 +159,54 @@ struct Link<'a> {
 }
 
 impl Link<'_> {
-    async fn run(&mut self, mut client: Socket, mut runtime: Socket) {
+    /// Relays once there is a connection to the runtime.
+    async fn dial(self, client: Socket, undialled: Counted) {
+        let mut phase = self.shared.phase.clone();
+        let dialled = tokio::select! {
+            biased;
+            () = async {
+                if phase.wait_for(|phase| *phase == Phase::Freezing).await.is_err() {
+                    pending::<()>().await;
+                }
+            } => return self.freeze(client, None),
+            dialled = super::dial::dial(self.shared, &client) => dialled,
+        };
+        drop(undialled);
+        match dialled {
+            Some(runtime) => self.relay(client, runtime).await,
+            None => self.close(),
+        }
+    }
+
+    async fn relay(mut self, mut client: Socket, mut runtime: Socket) {
+        match self.run(&mut client, &mut runtime).await {
+            Exit::Over => self.close(),
+            Exit::Freeze => self.freeze(client, Some(runtime)),
+        }
+    }
+
+    /// Leaves everything to another relay.
+    fn freeze(mut self, client: Socket, runtime: Option<Socket>) {
+        self.has_rested(Duration::ZERO, clock::now());
+        let Self { shared, connection, tap, up, down, farewell, owes_answer, .. } = self;
+        let frozen = FrozenConnection {
+            id: connection.id,
+            peer: Arc::clone(&connection.peer),
+            since: connection.since,
+            blind: connection.blind(),
+            client: client.into_stream(),
+            runtime: runtime.map(Socket::into_stream),
+            up: up.freeze(),
+            down: down.freeze(),
+            tap,
+            farewell,
+            owes_answer,
+        };
+        // Nobody takes it if its relay was not frozen, but dropped.
+        let _ = shared.frozen.send(frozen);
+    }
+
+    async fn run(&mut self, client: &mut Socket, runtime: &mut Socket) -> Exit {
         let mut phase = self.shared.phase.clone();
         let born = self.born;
         let mut changed = pin!(async move {
@@ -128,8 +225,11 @@ impl Link<'_> {
                 is_waiting = true;
             }
             loop {
-                if self.poll_bytes(cx, &mut client, &mut runtime).is_ready() {
-                    return Poll::Ready(());
+                if has_changed && *self.shared.phase.borrow() == Phase::Freezing {
+                    return Poll::Ready(Exit::Freeze);
+                }
+                if self.poll_bytes(cx, client, runtime).is_ready() {
+                    return Poll::Ready(Exit::Over);
                 }
                 // Nothing wakes a connection that is closed on one side, that ends when its calls do, or whose client
                 // leaves while it is not read from. So it polls.
@@ -146,12 +246,12 @@ impl Link<'_> {
                     return Poll::Pending;
                 }
                 look = None;
-                if self.is_abandoned(&client) {
-                    return Poll::Ready(());
+                if self.is_abandoned(client) {
+                    return Poll::Ready(Exit::Over);
                 }
             }
         })
-        .await;
+        .await
     }
 
     /// Moves bytes both ways, then checks whether the connection is over.
@@ -160,6 +260,7 @@ impl Link<'_> {
             self.poll_up(cx, client, runtime, scratch);
             self.poll_down(cx, runtime, client, scratch);
             self.note();
+            self.bid_farewell(cx, client);
             if self.drain(cx, client) {
                 return Poll::Ready(());
             }
@@ -181,9 +282,12 @@ impl Link<'_> {
     }
 
     fn poll_down(&mut self, cx: &mut Context<'_>, from: &mut Socket, to: &mut Socket, scratch: &mut [u8]) {
-        let Self { down, tap, shared, connection, .. } = self;
+        let Self { down, tap, shared, connection, farewell, .. } = self;
         let was_finished = down.finished().is_some();
         let polled = down.poll(cx, &mut *from, to, scratch, |bytes| {
+            if let Some(boundary) = farewell {
+                boundary.pass(bytes);
+            }
             watch(tap, shared, connection, |tap, now, out| {
                 tap.runtime_bytes(bytes, now, |event| out.push(event));
             });
@@ -233,10 +337,23 @@ impl Link<'_> {
         !self.up.is_flushed() && self.up.bytes == self.taken && client.is_gone()
     }
 
+    /// Asks the client of a connection that cannot be understood any more to connect again: its next calls come on the new
+    /// connection, and those that are open here end here.
+    fn bid_farewell(&mut self, cx: &mut Context<'_>, client: &mut Socket) {
+        let is_due = self.farewell.as_ref().is_some_and(Boundary::is_between_frames);
+        if is_due && self.down.is_flushed() && self.down.finished().is_none() {
+            self.farewell = None;
+            self.down.inject(&go_away(i32::MAX as u32));
+            // If the client takes it later, it stands before what follows.
+            let _ = self.down.poll_ours(cx, client);
+        }
+    }
+
     /// Performs the steps of the drain. Returns whether the connection is to be closed now.
     fn drain(&mut self, cx: &mut Context<'_>, client: &mut Socket) -> bool {
         let phase = *self.shared.phase.borrow();
-        if phase == Phase::Serving || (phase == Phase::Draining && self.born == Phase::Draining) {
+        let is_to_stay = matches!(phase, Phase::Serving | Phase::Freezing);
+        if is_to_stay || (phase == Phase::Draining && self.born == Phase::Draining) {
             return false;
         }
         let now = clock::now();

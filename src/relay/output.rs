@@ -189,7 +189,7 @@ impl Observations {
 /// end.
 fn of_stop(event: &TapEvent) -> Option<(ConnId, bool)> {
     let (call, is_end) = match event {
-        TapEvent::Begun(call) => (call, false),
+        TapEvent::Begun(call) | TapEvent::Resumed(call) => (call, false),
         TapEvent::Ended(ended) => (&ended.call, true),
         TapEvent::Blinded { conn, .. } | TapEvent::Closed { conn } => return Some((*conn, true)),
         TapEvent::Untracked(_) => return None,

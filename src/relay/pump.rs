@@ -3,7 +3,7 @@
 //! itself.
 
 use std::{
-    io,
+    fmt, io,
     pin::Pin,
     sync::{
         Arc,
@@ -71,6 +71,19 @@ pub(super) struct Pump {
     pub bytes: u64,
 }
 
+/// A direction that stopped.
+#[derive(Default)]
+pub(super) struct FrozenPump {
+    /// What is left of a frame of ours, to be written before anything else.
+    pub(super) ours: Vec<u8>,
+    /// Read and not yet written.
+    pub(super) pending: Vec<u8>,
+    /// Bytes passed on so far.
+    pub(super) bytes: u64,
+    pub(super) has_ended: bool,
+    pub(super) finished: Option<Finished>,
+}
+
 impl Pump {
     /// Nothing is read yet.
     pub(super) fn new(waiting: &Arc<Waiting>) -> Self {
@@ -83,6 +96,27 @@ impl Pump {
             finished: None,
             read_size: usize::MAX,
             bytes: 0,
+        }
+    }
+
+    /// Goes on where another pump stopped.
+    pub(super) fn resume(waiting: &Arc<Waiting>, frozen: FrozenPump) -> Self {
+        let FrozenPump { ours, pending, bytes, has_ended, finished } = frozen;
+        let mut pump = Self::new(waiting);
+        (pump.ours, pump.bytes, pump.has_ended, pump.finished) = (ours, bytes, has_ended, finished);
+        pump.hold(&pending);
+        pump
+    }
+
+    /// Stops.
+    pub(super) fn freeze(self) -> FrozenPump {
+        let Self { ours, pending, written, bytes, has_ended, finished, .. } = &self;
+        FrozenPump {
+            ours: ours.clone(),
+            pending: pending[*written..].to_vec(),
+            bytes: *bytes,
+            has_ended: *has_ended,
+            finished: *finished,
         }
     }
 
@@ -247,9 +281,45 @@ impl Drop for Pump {
     }
 }
 
+impl fmt::Debug for FrozenPump {
+    /// Shows none of the bytes: they may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ours, pending, bytes, has_ended, finished } = self;
+        let shown = (ours.len(), pending.len(), bytes, has_ended, finished);
+        f.debug_tuple("FrozenPump").field(&shown).finish()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_of_a_frame_of_ours_and_of_theirs_is_written_by_the_next_pump() {
+        let (waiting, mut cx) = (Arc::new(Waiting::default()), Context::from_waker(std::task::Waker::noop()));
+        let (mut to, mut end) = tokio::io::duplex(5);
+        let mut pump = Pump::new(&waiting);
+        pump.inject(b"OURS");
+        assert!(pump.poll(&mut cx, &b"theirs, and more"[..], &mut to, &mut [0; 64], |_| {}).is_pending());
+        let mut arrived = Vec::new();
+        let mut pump = Pump::resume(&waiting, pump.freeze());
+        let mut after = std::io::Cursor::new(b"; after");
+        loop {
+            let mut buffer = [0; 64];
+            let mut read = ReadBuf::new(&mut buffer);
+            let is_ready = Pin::new(&mut end).poll_read(&mut cx, &mut read).is_ready();
+            assert!(is_ready && arrived.len() < 64, "what follows {arrived:?}");
+            if read.filled().is_empty() {
+                break;
+            }
+            arrived.extend_from_slice(read.filled());
+            // Once more at each step.
+            pump = Pump::resume(&waiting, pump.freeze());
+            let _ = pump.poll(&mut cx, &mut after, &mut to, &mut [0; 64], |_| {});
+        }
+        assert_eq!(arrived, b"OURStheirs, and more; after");
+        assert_eq!((pump.bytes, waiting.0.load(Ordering::Relaxed)), (23, 0));
+    }
 
     /// Moves what can be moved from a reader that always has bytes.
     fn pumped(pump: &mut Pump, to: &mut tokio::io::DuplexStream) {

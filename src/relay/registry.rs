@@ -10,6 +10,7 @@ use std::{
     time::SystemTime,
 };
 
+use super::handover::FrozenConnection;
 use crate::{clock, count::Count, ids::ConnId, peer::Peer, tap::Blindness};
 
 /// One open connection.
@@ -54,8 +55,8 @@ impl RelayedBytes<AtomicU64> {
 
 impl RelayedBytes<u64> {
     fn add(&mut self, connection: &RelayedConnection) {
-        self.up += connection.bytes.up.load(Ordering::Relaxed);
-        self.down += connection.bytes.down.load(Ordering::Relaxed);
+        self.up = self.up.wrapping_add(connection.bytes.up.load(Ordering::Relaxed));
+        self.down = self.down.wrapping_add(connection.bytes.down.load(Ordering::Relaxed));
     }
 }
 
@@ -66,8 +67,10 @@ pub struct Registry(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     open: Mutex<BTreeMap<ConnId, Arc<RelayedConnection>>>,
-    /// Those of connections that are closed. Locked only while `open` is, so that no reader counts a connection twice.
+    /// Those of connections that are closed, less those that another relay has counted of connections that are open. Locked only while `open` is, so that no reader counts a connection twice.
     closed_bytes: Mutex<RelayedBytes<u64>>,
+    /// The highest number of a connection.
+    last_id: AtomicU64,
     total: AtomicU64,
     blinded: AtomicU64,
     blinded_in_calls: Count,
@@ -78,7 +81,8 @@ struct Inner {
 impl Registry {
     /// Notes a connection that was accepted.
     pub fn opened(&self, peer: Arc<Peer>) -> Arc<RelayedConnection> {
-        let id = ConnId(self.0.total.fetch_add(1, Ordering::Relaxed) + 1);
+        self.0.total.fetch_add(1, Ordering::Relaxed);
+        let id = ConnId(self.0.last_id.fetch_add(1, Ordering::Relaxed) + 1);
         let connection = Arc::new(RelayedConnection {
             id,
             peer,
@@ -89,6 +93,38 @@ impl Registry {
         });
         self.open().insert(id, Arc::clone(&connection));
         connection
+    }
+
+    /// Notes a connection of another relay. It keeps its number, and what that relay counted of it is not counted again.
+    pub(super) fn resumed(&self, frozen: &FrozenConnection) -> Arc<RelayedConnection> {
+        let FrozenConnection { id, peer, since, blind, up, down, .. } = frozen;
+        self.0.last_id.fetch_max(id.0, Ordering::Relaxed);
+        let bytes = RelayedBytes { up: up.bytes.into(), down: down.bytes.into() };
+        let connection = Arc::new(RelayedConnection {
+            id: *id,
+            peer: Arc::clone(peer),
+            since: *since,
+            calls: AtomicUsize::new(frozen.tap.open_calls()),
+            bytes,
+            blind: Mutex::new(*blind),
+        });
+        let mut open = self.open();
+        let mut closed = self.closed_bytes();
+        closed.up = closed.up.wrapping_sub(up.bytes);
+        closed.down = closed.down.wrapping_sub(down.bytes);
+        drop(closed);
+        open.insert(*id, Arc::clone(&connection));
+        connection
+    }
+
+    /// Numbers connections from here on, so that none gets a number of one that another process had.
+    pub(super) fn number_after(&self, last: u64) {
+        self.0.last_id.fetch_max(last, Ordering::Relaxed);
+    }
+
+    /// The highest number of a connection so far.
+    pub(super) fn last_id(&self) -> u64 {
+        self.0.last_id.load(Ordering::Relaxed)
     }
 
     /// Records that a connection has turned blind; says whether calls were open.

@@ -56,6 +56,11 @@ impl Socket {
         Ok(Self { reader: watch(stream, Interest::READABLE)?, room: Room::Known })
     }
 
+    /// The socket alone.
+    pub(super) fn into_stream(self) -> UnixStream {
+        self.reader.into_inner()
+    }
+
     /// Whether the other end has closed its socket completely, not only its sending side.
     pub(super) fn is_gone(&self) -> bool {
         let mut fds = [PollFd::new(&self.reader, PollFlags::empty())];

@@ -1,5 +1,8 @@
 //! The relay as a whole: real sockets, real threads, a runtime made by the test.
 
+mod carrier;
+mod handing_over;
+
 use std::{
     io::{Read, Write},
     os::unix::net::{UnixListener, UnixStream},
@@ -23,6 +26,8 @@ struct Rig {
     path: PathBuf,
     /// The socket as the service manager keeps it.
     kept: Option<UnixListener>,
+    /// While no relay has it.
+    listener: Option<UnixListener>,
     _dir: tempfile::TempDir,
 }
 
@@ -40,11 +45,12 @@ impl Rig {
         let listener = UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
         let (output, observations) = output::channel(max_events);
-        let (gate, registry, room) = (Gate::default(), Registry::default(), Room::default());
+        let (gate, registry) = (Gate::default(), Registry::default());
+        let handover = Handover::nothing(Room::default());
         let kept = is_kept.then(|| listener.try_clone().unwrap());
         let clients = ClientSocket { listener, is_kept };
         let relay =
-            Relay::start(clients, runtime_path.clone(), 2, gate.clone(), room, output, registry.clone())
+            Relay::start(clients, runtime_path.clone(), 2, gate.clone(), handover, output, registry.clone())
                 .unwrap();
         Self {
             relay: Some(relay),
@@ -55,6 +61,7 @@ impl Rig {
             runtime_path,
             path,
             kept,
+            listener: None,
             _dir: dir,
         }
     }
@@ -70,6 +77,14 @@ impl Rig {
         let client = self.connect();
         let (runtime, _) = self.runtime.accept().unwrap();
         runtime.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        (client, runtime)
+    }
+
+    /// The same, once the relay has both ends: a connection that is frozen while it is dialled is dialled again.
+    fn dialled_pair(&self) -> (UnixStream, UnixStream) {
+        let (mut client, mut runtime) = self.pair();
+        runtime.write_all(&SETTINGS).unwrap();
+        client.read_exact(&mut [0; SETTINGS.len()]).unwrap();
         (client, runtime)
     }
 

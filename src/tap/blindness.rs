@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::{frame::FrameError, hpack::HpackError};
+use crate::carry::carried;
 
 /// The reason for which a connection is relayed blindly from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -22,4 +23,18 @@ pub enum Blindness {
     /// A defect of ours.
     #[error("the decoder panicked")]
     Panicked,
+    /// The process that relayed it before was of a version that keeps other state.
+    #[error("it was handed over by another version of criprobe")]
+    HandedOver,
+}
+
+carried! {
+    enum Blindness {
+        0 NotHttp2,
+        1 Frame(error: FrameError),
+        2 Hpack(error: HpackError),
+        3 NoRoom,
+        4 Panicked,
+        5 HandedOver,
+    }
 }

@@ -9,7 +9,7 @@ use super::{
     creation::CreationRequest,
     cri::{CriRequest, CriResponse, Method},
 };
-use crate::{ids::ConnId, peer::Peer};
+use crate::{carry::carried, ids::ConnId, peer::Peer};
 
 /// One call, from the moment its request was complete. Cheap to clone: it is reported twice, and there are hundreds of
 /// thousands of calls, so only data that few calls have is allocated separately.
@@ -31,8 +31,12 @@ pub struct Call {
     pub request: CriRequest,
 }
 
+carried! {
+    struct Call { stream, method, began, request_bytes, traceparent, request } fresh { origin: Arc::default() }
+}
+
 /// What the calls of one connection share.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CallOrigin {
     /// The connection.
     pub conn: ConnId,
@@ -156,6 +160,8 @@ impl Code {
 pub enum TapEvent {
     /// A request is complete.
     Begun(Call),
+    /// A request was complete before this process took the connection over.
+    Resumed(Call),
     /// A call ended.
     Ended(EndedCall),
     /// More streams were open than can be tracked: this many calls were not seen.
@@ -179,7 +185,7 @@ impl TapEvent {
     pub fn weight(&self) -> usize {
         const FIXED: usize = size_of::<TapEvent>();
         match self {
-            Self::Begun(call) => FIXED + call.request.weight(),
+            Self::Begun(call) | Self::Resumed(call) => FIXED + call.request.weight(),
             Self::Ended(ended) => {
                 let creation = ended.creation.as_ref().map_or(0, CreationRequest::weight);
                 FIXED + ended.message.len() + creation + ended.response.weight()

@@ -3,7 +3,10 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::proto::trim::{Malformed, fields::Field};
+use crate::{
+    carry::{Carry, Reader, Unreadable, Writer},
+    proto::trim::{Malformed, fields::Field},
+};
 
 /// 256 KiB: the longest request that is kept. A usual one has 2 KiB. The runtime is asked for the configuration of a container
 /// whose request was longer.
@@ -35,6 +38,18 @@ impl CreationRequest {
     /// Its size.
     pub(super) fn weight(&self) -> usize {
         self.0.len()
+    }
+}
+
+impl Carry for CreationRequest {
+    const LAYOUT: u64 = Vec::LAYOUT;
+
+    fn write(&self, into: &mut Writer) {
+        self.0.write(into);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Unreadable> {
+        Self::of(Arc::read(from)?).ok_or(Unreadable::Damaged)
     }
 }
 

@@ -15,6 +15,7 @@ pub use self::{
 };
 
 use crate::{
+    carry::carried,
     ids::{ContainerId, SandboxId},
     proto::{
         cri,
@@ -57,6 +58,27 @@ pub enum CriRequest {
     OfContainer(ContainerId),
     /// The same of a sandbox.
     OfSandbox(SandboxId),
+}
+
+carried! {
+    enum CriRequest {
+        0 Skipped,
+        1 Undecoded,
+        2 RunPodSandbox(config: Arc<Trimmed<cri::PodSandboxConfig>>),
+        3 StopPodSandbox(id: SandboxId),
+        4 RemovePodSandbox(id: SandboxId),
+        5 RestorePod,
+        6 CreateContainer(request: Arc<Trimmed<cri::CreateContainerRequest>>),
+        7 StartContainer(id: ContainerId),
+        8 StopContainer(id: ContainerId),
+        9 RemoveContainer(id: ContainerId),
+        10 ExecSync(command: ExecCommand),
+        11 Exec(command: ExecCommand),
+        12 Attach(id: ContainerId),
+        13 PortForward(id: SandboxId),
+        14 OfContainer(id: ContainerId),
+        15 OfSandbox(id: SandboxId),
+    }
 }
 
 /// 256 bytes: the longest id that is accepted; runtimes use 64. A longer one costs its call the details, so that stored
@@ -311,6 +333,8 @@ pub struct ExecResult {
     pub outputs: Option<Box<ExecOutputs>>,
 }
 
+carried! { struct ExecResult { exit_code, stdout_bytes, stderr_bytes, outputs } }
+
 /// What a command printed first.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ExecOutputs {
@@ -318,6 +342,14 @@ pub struct ExecOutputs {
     pub stdout: Vec<u8>,
     /// The same of its standard error.
     pub stderr: Vec<u8>,
+}
+
+carried! { struct ExecOutputs { stdout, stderr } if is_sound }
+
+impl ExecOutputs {
+    fn is_sound(&self) -> bool {
+        self.stdout.len().max(self.stderr.len()) <= MAX_OUTPUT
+    }
 }
 
 /// 256 bytes of each output of a command are kept, where they are kept at all.

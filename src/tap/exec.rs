@@ -2,7 +2,10 @@
 //! of the outputs only if that is wanted. In: the message in pieces of any size; out: the figures, once it is whole.
 
 use super::cri::{ExecOutputs, ExecResult, MAX_OUTPUT};
-use crate::proto::exec::{ExecOutput, ExecPart, ExecWalker};
+use crate::{
+    carry::carried,
+    proto::exec::{ExecOutput, ExecPart, ExecWalker},
+};
 
 /// The figures of one ExecSyncResponse.
 #[derive(Debug, Default)]
@@ -10,6 +13,8 @@ pub(super) struct ExecMeter {
     result: ExecResult,
     walker: ExecWalker,
 }
+
+carried! { struct ExecMeter { result, walker } }
 
 impl ExecMeter {
     /// Keeps the beginnings of the outputs, or does not.

@@ -3,6 +3,9 @@
 
 use thiserror::Error;
 
+use super::Boundary;
+use crate::carry::carried;
+
 /// 4 KiB: the buffer capacity that is kept between frames; more is freed.
 const KEPT_CAPACITY: usize = 4096;
 
@@ -46,6 +49,8 @@ pub enum FrameError {
     Push,
 }
 
+carried! { enum FrameError { 0 NoSettings, 1 TooLong, 2 Malformed, 3 Interrupted, 4 Push } }
+
 /// The relevant content of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
@@ -68,6 +73,8 @@ struct Head {
     flags: u8,
     stream: u32,
 }
+
+carried! { struct Head { kind, flags, stream } }
 
 impl Head {
     fn has(self, flag: u8) -> bool {
@@ -107,6 +114,13 @@ pub(super) struct FrameReader {
     max_frame: u32,
 }
 
+carried! {
+    struct FrameReader {
+        head, head_len, current, left, padding, priority, block, held, is_spent, has_begun, max_frame,
+    }
+    if is_sound
+}
+
 impl Default for FrameReader {
     fn default() -> Self {
         Self {
@@ -135,6 +149,22 @@ impl FrameReader {
     /// Whether a frame of ours could be inserted here: the last frame and the last header block are complete.
     pub(super) fn is_between_frames(&self) -> bool {
         self.has_begun && self.head_len == 0 && self.current.is_none() && self.block.is_none()
+    }
+
+    /// Where it is in the frames.
+    pub(super) fn boundary(&self, has_goodbye: bool) -> Boundary {
+        let in_block = match self.current {
+            Some(head) if matches!(head.kind, HEADERS | CONTINUATION) => !head.has(END_HEADERS),
+            Some(_) | None => self.block.is_some(),
+        };
+        Boundary {
+            head: self.head,
+            head_len: self.head_len as u8,
+            left: self.left as u32,
+            is_in_block: in_block,
+            has_begun: self.has_begun,
+            has_goodbye: has_goodbye || self.current.is_some_and(|head| head.kind == GOAWAY),
+        }
     }
 
     /// Whether the connection began with a valid first frame.
@@ -197,6 +227,17 @@ impl FrameReader {
     /// Bytes of memory in use.
     pub(super) fn kept(&self) -> usize {
         self.held.capacity()
+    }
+
+    /// Lengths are as [`FrameReader::check`] leaves them.
+    fn is_sound(&self) -> bool {
+        let Some(head) = self.current else { return self.head_len < 9 };
+        let to_come = self.held.len() + self.left;
+        self.head_len == 0
+            && (1..1 << 24).contains(&self.left)
+            && self.left >= self.priority + usize::from(self.padding.is_none())
+            && (head.kind != GOAWAY || to_come >= 4)
+            && (head.kind != SETTINGS || to_come <= MAX_SETTINGS as usize)
     }
 
     fn release(&mut self) {
@@ -485,6 +526,48 @@ mod tests {
         let mut input = &bytes[..];
         while reader.next(&mut input).unwrap().is_some() {}
         assert!(reader.is_between_frames());
+    }
+
+    #[test]
+    fn lengths_that_no_bytes_lead_to_are_not_taken_over() {
+        let within = |kind, left| FrameReader {
+            current: Some(Head { kind, flags: 0, stream: 1 }),
+            left,
+            padding: Some(0),
+            ..FrameReader::default()
+        };
+        let rows = [
+            ("a frame", within(DATA, 5), true),
+            ("a frame without an end", within(DATA, 1 << 24), false),
+            ("a frame that is over", within(DATA, 0), false),
+            ("a head that is too long", FrameReader { head_len: 9, ..FrameReader::default() }, false),
+            ("a head in a frame", FrameReader { head_len: 1, ..within(DATA, 5) }, false),
+            (
+                "a frame without room for the length of its padding",
+                FrameReader { padding: None, priority: 5, ..within(HEADERS, 5) },
+                false,
+            ),
+            (
+                "a frame without room for its priority",
+                FrameReader { priority: 5, ..within(HEADERS, 4) },
+                false,
+            ),
+            ("a goodbye", within(GOAWAY, 4), true),
+            ("a goodbye without a stream", FrameReader { held: vec![0], ..within(GOAWAY, 2) }, false),
+            (
+                "settings",
+                FrameReader { held: vec![0; 6], ..within(SETTINGS, MAX_SETTINGS as usize - 6) },
+                true,
+            ),
+            (
+                "too many settings",
+                FrameReader { held: vec![0; 6], ..within(SETTINGS, MAX_SETTINGS as usize) },
+                false,
+            ),
+        ];
+        for (rule, reader, is_taken) in rows {
+            assert_eq!(crate::carry::tests::carried_over(&reader).is_ok(), is_taken, "{rule}");
+        }
     }
 
     proptest! {

@@ -6,6 +6,7 @@ use super::{
     call::{Code, MAX_MESSAGE},
     hpack::{self, Decoder, HpackError, Name, Text},
 };
+use crate::carry::carried;
 
 /// 1 KiB: the longest path, trace context or user agent that is kept; a longer one counts as empty.
 const MAX_VALUE: usize = 1024;
@@ -39,6 +40,8 @@ pub(super) struct RequestFields {
     /// The values are those of a complete block.
     is_complete: bool,
 }
+
+carried! { struct RequestFields { path, traceparent, user_agent, is_complete } }
 
 impl RequestFields {
     /// Decodes a fragment of a block; returns the values with its last one.
@@ -93,7 +96,13 @@ struct Value {
     is_taken: bool,
 }
 
+carried! { struct Value { bytes, is_taken } if is_sound }
+
 impl Value {
+    fn is_sound(&self) -> bool {
+        self.bytes.len() <= MAX_VALUE
+    }
+
     fn clear(&mut self) {
         self.bytes.clear();
         self.is_taken = false;
@@ -115,6 +124,8 @@ pub(super) struct ResponseHeader {
     grpc_message: Box<str>,
 }
 
+carried! { struct ResponseHeader { http_status, grpc_status, grpc_message } if is_sound }
+
 /// Collects the fields of one block of an answer, then of the next.
 #[derive(Debug, Default)]
 pub(super) struct ResponseFields {
@@ -124,6 +135,11 @@ pub(super) struct ResponseFields {
     has_grpc: bool,
     has_message: bool,
     scratch: Vec<u8>,
+}
+
+carried! {
+    struct ResponseFields { header, has_http, has_grpc, has_message }
+    fresh { scratch: Vec::new() }
 }
 
 impl ResponseFields {
@@ -172,6 +188,10 @@ impl ResponseFields {
 }
 
 impl ResponseHeader {
+    fn is_sound(&self) -> bool {
+        self.grpc_message.len() <= MAX_MESSAGE
+    }
+
     /// Adds the values of a later block of the same answer.
     pub(super) fn merge(&mut self, later: Self) {
         self.http_status = later.http_status.or(self.http_status);

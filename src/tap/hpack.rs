@@ -25,6 +25,8 @@ use static_table::STATIC_TABLE;
 use text::Strings;
 pub use text::Text;
 
+use crate::carry::carried;
+
 /// 64 KiB: the largest dynamic table that is kept. A peer that needs more gets [`HpackError::TableTooLarge`]; browsers
 /// announce this much, gRPC stacks 4 KiB.
 const MAX_TABLE: u32 = 64 * 1024;
@@ -87,6 +89,19 @@ pub enum HpackError {
     #[error("a header table of {0} octets was not agreed on")]
     TableTooLarge(u32),
 }
+
+carried! {
+    enum HpackError {
+        0 Truncated,
+        1 IntegerOverflow,
+        2 NoSuchEntry(index: u32),
+        3 InvalidHuffman,
+        4 LateSizeUpdate,
+        5 TableTooLarge(size: u32),
+    }
+}
+
+carried! { struct Decoder { table, limit, partial, had_field } fresh { beginning: BEGINNING } }
 
 impl Default for Decoder {
     fn default() -> Self {

@@ -8,7 +8,10 @@ use super::{
     exec::ExecMeter,
     sieve::{MAX_SIEVED, Sieve},
 };
-use crate::proto::grpc::{GrpcPart, GrpcPrefix, GrpcReader};
+use crate::{
+    carry::carried,
+    proto::grpc::{GrpcPart, GrpcPrefix, GrpcReader},
+};
 
 /// 1 MiB: the largest message that is decoded, except for commands. A larger one is counted, and its call has no details.
 pub(super) const MAX_KEPT: usize = 1024 * 1024;
@@ -33,6 +36,10 @@ pub(super) enum Body {
     Spoilt,
 }
 
+carried! {
+    enum Body { 0 Skip, 1 Keep(wanted: Wanted, kept: Kept), 2 Measure(meter: ExecMeter), 3 Spoilt }
+}
+
 /// A message, as far as it has arrived. Most arrive in one piece, which is copied once.
 #[derive(Debug)]
 pub(super) enum Kept {
@@ -43,6 +50,8 @@ pub(super) enum Kept {
     /// Some fields of a long one.
     Sieved(Box<Sieve>),
 }
+
+carried! { enum Kept { 0 Part(part: Vec<u8>), 1 Whole(whole: Arc<[u8]>), 2 Sieved(sieve: Box<Sieve>) } }
 
 impl Default for Kept {
     fn default() -> Self {
@@ -104,7 +113,19 @@ pub(super) struct Messages {
     counted: usize,
 }
 
+carried! { struct Messages { reader, count, bytes, body, counted } if is_sound }
+
 impl Messages {
+    /// What is kept has the bounds that [`Wanted::of_length`] sets, and no sum becomes too large.
+    fn is_sound(&self) -> bool {
+        let has_room = match &self.body {
+            Body::Keep(_, Kept::Part(part)) => part.len() + self.reader.left() as usize <= MAX_KEPT,
+            Body::Keep(_, Kept::Whole(whole)) => whole.len() <= MAX_KEPT,
+            Body::Keep(_, Kept::Sieved(_)) | Body::Skip | Body::Measure(_) | Body::Spoilt => true,
+        };
+        has_room && self.counted <= MAX_KEPT && self.bytes <= u64::MAX / 2
+    }
+
     /// Nothing has arrived yet.
     pub(super) fn new(body: Body) -> Self {
         Self { reader: GrpcReader::default(), count: 0, bytes: 0, body, counted: 0 }
@@ -234,6 +255,16 @@ mod tests {
             assert_eq!(messages.whole(), None, "{name}");
             assert_eq!(messages.bytes, size, "{name}");
             assert_eq!(messages.kept(), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_message_beyond_the_bound_is_not_taken_over() {
+        for (length, is_taken) in [(MAX_KEPT, true), (MAX_KEPT + 1, false)] {
+            let mut messages = Messages::new(Body::Skip);
+            messages.feed(&framed(0, &vec![7; length])[..9]);
+            messages.body = Body::Keep(Wanted::Creation, Kept::Part(vec![7; 4]));
+            assert_eq!(crate::carry::tests::carried_over(&messages).is_ok(), is_taken, "{length}");
         }
     }
 

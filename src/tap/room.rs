@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::cri::CallKind;
-use crate::peer::Peer;
+use crate::{carry::carried, peer::Peer};
 
 /// 12 MiB of details of open calls and of header tables are kept for all connections together, beyond what each has of
 /// its own. Above that, the largest details of the connection that needs more are dropped; if its header tables need
@@ -247,6 +247,15 @@ pub(super) struct Taken {
     places: usize,
     /// Whether they are among those of stops and removals.
     is_stop: bool,
+}
+
+carried! { struct Taken { places, is_stop } }
+
+impl Taken {
+    /// How many.
+    pub(super) fn places(self) -> usize {
+        self.places
+    }
 }
 
 impl Allowance {

@@ -6,7 +6,10 @@ use std::str;
 use prost::encoding::{self, WireType};
 
 use super::cri::MAX_ID;
-use crate::proto::walk::{FieldPart, FieldWalker};
+use crate::{
+    carry::carried,
+    proto::walk::{FieldPart, FieldWalker},
+};
 
 /// The fields of the requests: the id is the first of all of them, the others are those of ExecSync.
 const ID: u64 = 1;
@@ -40,6 +43,10 @@ pub(super) struct Sieve {
     is_lost: bool,
 }
 
+carried! {
+    struct Sieve { walker, is_command, id, words, room, missing, is_full, timeout, is_lost } if is_sound
+}
+
 impl Sieve {
     /// Of a request that names one container or sandbox, in its first field.
     pub(super) fn of_id() -> Self {
@@ -69,7 +76,7 @@ impl Sieve {
                 id.clear();
                 *is_lost |= length > MAX_ID as u64;
             }
-            FieldPart::Bytes(ID, bytes) if !*is_lost => {
+            FieldPart::Bytes(ID, bytes) if !*is_lost && id.len() + bytes.len() <= MAX_ID => {
                 id.extend_from_slice(bytes);
             }
             FieldPart::Begins(COMMAND, length) if !*is_full => {
@@ -104,6 +111,10 @@ impl Sieve {
             FieldPart::Number(..) | FieldPart::Fixed(_) | FieldPart::Begins(..) | FieldPart::Bytes(..) => {}
         });
         self.is_lost |= walked.is_err();
+    }
+
+    fn is_sound(&self) -> bool {
+        self.id.len() <= MAX_ID && self.words.len() <= MAX_SIEVED && self.room.max(self.missing) <= MAX_WORDS
     }
 
     /// Bytes of memory in use.

@@ -4,6 +4,8 @@
 //! request headers -> open --request whole--> begun --trailers--> complete
 //!                       any --RST by client--> cancelled   --RST by runtime--> reset   --connection over--> lost
 
+mod carried;
+
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Instant};
 
 use super::{

@@ -4,6 +4,7 @@ mod blindness;
 mod bodies;
 mod bounds;
 mod calls;
+mod carrying;
 mod chunking;
 mod framing;
 mod hanging;
@@ -86,6 +87,7 @@ fn line(event: &TapEvent) -> String {
                 call.request_bytes
             )
         }
+        TapEvent::Resumed(call) => format!("{} {} resumed", call.stream, call.method.name),
         TapEvent::Untracked(count) => format!("{count} untracked"),
         TapEvent::Blinded { reason, .. } => format!("blinded: {reason}"),
         TapEvent::Closed { .. } => "closed".to_owned(),

@@ -3,6 +3,8 @@
 
 use std::{fmt, ops::Range, sync::Arc};
 
+use crate::carry::{Carry, Reader, Unreadable, Writer};
+
 /// A command to run in a container. Cheap to clone.
 ///
 /// Fields of both ExecSyncRequest and ExecRequest: 1 container_id, 2 cmd, repeated. Field 3 is the timeout in
@@ -84,6 +86,19 @@ impl ExecCommand {
     /// Its size in bytes.
     pub fn weight(&self) -> usize {
         self.message.len()
+    }
+}
+
+/// As the message, which is read again.
+impl Carry for ExecCommand {
+    const LAYOUT: u64 = Vec::LAYOUT;
+
+    fn write(&self, into: &mut Writer) {
+        self.message.write(into);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Unreadable> {
+        Self::read(&Arc::read(from)?).ok_or(Unreadable::Damaged)
     }
 }
 

@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use crate::carry::{self, Carry, Reader, Unreadable, Writer, carried};
+
 /// A method as the path named it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Method {
@@ -105,9 +107,30 @@ impl Method {
     pub fn from_path(path: &str) -> Self {
         let (service, name) =
             path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).unwrap_or(("", path));
+        Self::new(service, name)
+    }
+
+    fn new(service: &str, name: &str) -> Self {
         let is_runtime = matches!(service, "runtime.v1.RuntimeService" | "runtime.v1alpha2.RuntimeService");
         let kind = if is_runtime { CallKind::of(name) } else { CallKind::Other };
         Self { service: service.into(), name: name.into(), kind }
+    }
+}
+
+/// By its names: what it means to us goes by these.
+impl Carry for Arc<Method> {
+    const LAYOUT: u64 =
+        carry::layout("Method", &[("service", <Arc<str>>::LAYOUT), ("name", <Arc<str>>::LAYOUT)]);
+
+    fn write(&self, into: &mut Writer) {
+        self.service.write(into);
+        self.name.write(into);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Unreadable> {
+        let (service, name) = (from.text()?, from.text()?);
+        let known = Method::known(format!("/{service}/{name}").as_bytes());
+        Ok(known.unwrap_or_else(|| Self::new(Method::new(service, name))))
     }
 }
 
@@ -257,6 +280,8 @@ pub(in crate::tap) enum Wanted {
     /// What a pod or a container is made of.
     Creation,
 }
+
+carried! { enum Wanted { 0 Id, 1 Filter, 2 Command, 3 Creation } }
 
 #[cfg(test)]
 mod tests {

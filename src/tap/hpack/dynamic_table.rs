@@ -10,7 +10,8 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{HeaderField, HpackError, Name, Text};
+use super::{HeaderField, HpackError, MAX_TABLE, Name, STATIC_TABLE, Text};
+use crate::carry::{self, Carry, Reader, Unreadable, Writer};
 
 /// 32 octets: what an entry counts beside its name and value (RFC 7541, section 4.1).
 const ENTRY_OVERHEAD: usize = 32;
@@ -46,6 +47,46 @@ struct Entry {
 enum RawName {
     Static(&'static [u8]),
     Shared(Arc<[u8]>),
+}
+
+/// As the fields that are entered again.
+impl Carry for DynamicTable {
+    const LAYOUT: u64 = carry::layout(
+        "DynamicTable",
+        &[("capacity", usize::LAYOUT), ("name", Vec::LAYOUT), ("value", Vec::LAYOUT)],
+    );
+
+    fn write(&self, into: &mut Writer) {
+        self.capacity.write(into);
+        self.entries.len().write(into);
+        for entry in &self.entries {
+            into.bytes(entry.raw_name.octets());
+            into.bytes(self.value(entry));
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Unreadable> {
+        let capacity = usize::read(from)?;
+        if capacity > MAX_TABLE as usize {
+            return Err(Unreadable::Damaged);
+        }
+        let mut table = Self::new(capacity);
+        for _ in 0..usize::read(from)? {
+            let (raw_name, value) = (from.bytes()?, Text::plain(from.bytes()?));
+            let known = STATIC_TABLE.iter().find(|known| known.raw_name == raw_name);
+            let entered = match known {
+                Some(known) => table.insert_static(known.name, known.raw_name, value),
+                None => {
+                    let raw_name = Text::plain(raw_name);
+                    table.insert(Name::of(raw_name), raw_name, value)
+                }
+            };
+            if entered != Ok(true) {
+                return Err(Unreadable::Damaged);
+            }
+        }
+        Ok(table)
+    }
 }
 
 impl RawName {
@@ -89,12 +130,15 @@ impl DynamicTable {
     /// The entry that came `age` insertions before the newest.
     pub(super) fn get(&self, age: usize) -> Option<HeaderField<'_>> {
         let entry = self.entry(age)?;
-        let value = &self.octets[entry.start as usize..][..entry.value_length as usize];
         Some(HeaderField {
             name: entry.name,
             raw_name: Text::plain(entry.raw_name.octets()),
-            value: Text::plain(value),
+            value: Text::plain(self.value(entry)),
         })
+    }
+
+    fn value(&self, entry: &Entry) -> &[u8] {
+        &self.octets[entry.start as usize..][..entry.value_length as usize]
     }
 
     pub(super) fn newest(&self) -> Option<HeaderField<'_>> {

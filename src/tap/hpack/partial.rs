@@ -3,6 +3,7 @@
 //! that come, however small the pieces are.
 
 use super::{Form, HpackError, Strings, integer::read_integer};
+use crate::carry::carried;
 
 /// 4 KiB: the buffer that is kept between fields; more is freed.
 const KEPT_CAPACITY: usize = 4096;
@@ -19,6 +20,8 @@ pub(super) struct Partial {
     #[cfg(test)]
     pub(super) looks: usize,
 }
+
+carried! { struct Partial { octets, missing, left_out } fresh { #[cfg(test)] looks: 0 } }
 
 /// What the beginning of a field needs next.
 struct Missing {

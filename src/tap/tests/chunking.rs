@@ -9,7 +9,7 @@ use proptest::{
 use super::{wire::*, *};
 
 /// Every form of frame and end in one connection.
-fn long_conversation() -> Vec<Step> {
+pub(super) fn long_conversation() -> Vec<Step> {
     conversation(|wire| {
         wire.settings(From::Runtime, &[(1, 8192), (5, 20_000)]);
         wire.settings(From::Client, &[(1, 0)]);
@@ -170,7 +170,7 @@ fn play(wire: &mut Wire, stream: u32, course: &Course, step: usize) -> bool {
 }
 
 /// A connection of random calls, interleaved at random.
-fn random_conversation() -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn random_conversation() -> impl Strategy<Value = Vec<Step>> {
     (vec(course(), 1..8), vec(any::<Index>(), 0..80)).prop_map(|(courses, turns)| {
         conversation(|wire| {
             let mut at = vec![0; courses.len()];
@@ -248,6 +248,7 @@ fn check_order(events: &[TapEvent]) -> Result<(), TestCaseError> {
             TapEvent::Begun(call) => prop_assert!(!ended.contains(&call.stream) && begun.insert(call.stream)),
             TapEvent::Ended(call) => prop_assert!(ended.insert(call.call.stream)),
             TapEvent::Blinded { .. } => is_blind = true,
+            TapEvent::Resumed(_) => prop_assert!(false, "nothing was carried"),
             TapEvent::Untracked(_) | TapEvent::Closed { .. } => {}
         }
     }

@@ -7,7 +7,7 @@ use super::{
 };
 
 /// Who talked to containerd 1.6, and the bytes.
-const RECORDINGS: [(&str, &[u8]); 4] = [
+pub(super) const RECORDINGS: [(&str, &[u8]); 4] = [
     ("grpcgo", include_bytes!("../../../tests/data/recordings/grpcgo.rec")),
     ("grpcio", include_bytes!("../../../tests/data/recordings/grpcio.rec")),
     ("tonic", include_bytes!("../../../tests/data/recordings/tonic.rec")),
@@ -15,7 +15,7 @@ const RECORDINGS: [(&str, &[u8]); 4] = [
 ];
 
 /// The chunks of a recording, in the format that the recorder describes.
-fn read(recording: &[u8]) -> Vec<Step> {
+pub(super) fn read(recording: &[u8]) -> Vec<Step> {
     let head = recording.windows(2).position(|two| two == b"\n\n").expect("a recording has a head") + 2;
     let mut rest = &recording[head..];
     let mut steps = vec![];

@@ -1,0 +1,315 @@
+//! Carries frozen connections from one process to the next, through whoever keeps one descriptor in between: the receiving end
+//! of a socket pair, into which everything was sent. In: a relay that was frozen; out: that descriptor; and the other way
+//! round.
+//!
+//! ```text
+//! messages: M with the memfd | S with up to 250 sockets, as often as needed | E
+//! memfd:    length of the head u64 | head: boot, time, last number, length of each record | records
+//! ```
+//! The memfd cannot be changed any more: it is sealed. It may contain secrets of requests, so nobody gets it but by this
+//! descriptor.
+
+use std::{
+    fs::{self, File},
+    io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    cmsg_space,
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create},
+    io::Errno,
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair, sockopt,
+    },
+};
+
+use super::{FrozenConnection, FrozenRelay, Handover, HandoverError, Sockets, connection::MOST_COUNTED};
+use crate::{
+    carry::{Carry, Reader, Unreadable, Writer},
+    clock,
+    relay::descriptors::MAX_CONNECTIONS,
+    tap::{Blindness, Room},
+};
+
+/// How the head is written. Another number for anything that the version before could not read.
+const FORMAT: u64 = 1;
+
+/// 250 descriptors in one message; the kernel takes 253.
+const PER_MESSAGE: usize = 250;
+
+/// As many messages as all connections need, and some more: what follows is not ours.
+const MOST_MESSAGES: usize = 2 * MAX_CONNECTIONS / PER_MESSAGE + 8;
+
+/// 256 MiB: more than all taps keep, and than waits for all receivers.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Nobody can change what has these.
+const SEALS: SealFlags = SealFlags::WRITE.union(SealFlags::GROW).union(SealFlags::SHRINK);
+
+pub(in crate::relay) const MEMFD: u8 = b'M';
+pub(in crate::relay) const SOCKETS: u8 = b'S';
+pub(in crate::relay) const END: u8 = b'E';
+
+/// What another process can take over, as long as somebody keeps a copy of its descriptor.
+#[derive(Debug)]
+pub struct Carrier {
+    sending: OwnedFd,
+    receiving: OwnedFd,
+}
+
+/// Why nothing can be taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum CarrierError {
+    /// It was never one of ours.
+    #[error("the descriptor that was passed does not carry connections")]
+    Foreign,
+    /// The memfd is missing, or not sealed.
+    #[error("the state of the connections is missing")]
+    NoState,
+    /// The clocks have begun anew, and no socket is the same.
+    #[error("it was left before the machine started")]
+    OtherBoot,
+    /// Its head is damaged, or of another format.
+    #[error("the state of the connections cannot be read: {0}")]
+    State(#[from] Unreadable),
+    /// The kernel.
+    #[error("the descriptor that was passed cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// What was taken over.
+#[derive(Debug)]
+pub struct Takeover {
+    /// For the relay that goes on.
+    pub handover: Handover,
+    /// Why connections end that were left.
+    pub refused: Vec<HandoverError>,
+    /// How many of the sockets that were passed belong to no connection; they are closed.
+    pub foreign: usize,
+    /// The end is missing.
+    pub is_cut: bool,
+}
+
+impl Carrier {
+    /// Sends all connections of a relay on their way. They stay with this process, too.
+    ///
+    /// # Errors
+    /// The kernel refuses a descriptor, or as many of them.
+    pub fn load(relay: &FrozenRelay) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (sending, receiving) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let (head, records) = encode(relay)?;
+        let state = sealed([&head].into_iter().chain(&records).map(Vec::as_slice))?;
+        send(&sending, MEMFD, &[state.as_fd()])?;
+        let sockets: Vec<_> =
+            relay.connections.iter().flat_map(FrozenConnection::sockets).map(AsFd::as_fd).collect();
+        for sockets in sockets.chunks(PER_MESSAGE) {
+            send(&sending, SOCKETS, sockets)?;
+        }
+        send(&sending, END, &[])?;
+        Ok(Self { sending, receiving })
+    }
+
+    /// The descriptor for whoever is to keep it.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.receiving.as_fd()
+    }
+
+    /// Whether anybody keeps a copy of the descriptor. If not, nothing is on its way any more.
+    pub fn is_kept(self) -> bool {
+        let Self { sending, receiving } = self;
+        drop(receiving);
+        let mut fds = [PollFd::new(&sending, PollFlags::empty())];
+        let polled = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        polled.is_ok() && !fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+    }
+}
+
+impl Takeover {
+    /// Takes over what another process has left. A connection that is damaged ends; the others go on.
+    ///
+    /// # Errors
+    /// It is nothing of ours, or of no use any more: all connections end.
+    pub fn unload(carrier: &OwnedFd, room: &Arc<Room>) -> Result<Self, CarrierError> {
+        let Contents { state, sockets, is_cut } = receive(carrier)?;
+        let mut sockets: Sockets = sockets.into_iter().collect();
+        let state = read_sealed(state.ok_or(CarrierError::NoState)?)?;
+        let State { at, last_id, records } = decode(&state, &boot())?;
+        let (mut events, mut refused, mut connections) = (Vec::new(), Vec::new(), Vec::new());
+        for record in records {
+            match FrozenConnection::read(record, &mut sockets, room, at, |event| events.push(event)) {
+                Ok(connection) => connections.push(connection),
+                Err(error) => refused.push(error),
+            }
+        }
+        let handover = Handover { room: Arc::clone(room), connections, last_id, events };
+        Ok(Self { handover, refused, foreign: sockets.left(), is_cut })
+    }
+}
+
+impl Takeover {
+    /// Says what became of the connections.
+    pub fn log(&self) {
+        let Self { handover: Handover { connections, .. }, refused, foreign, is_cut } = self;
+        let calls: usize = connections.iter().map(|connection| connection.tap.open_calls()).sum();
+        let is_foreign =
+            |connection: &&FrozenConnection| connection.tap.blindness() == Some(Blindness::HandedOver);
+        let (count, blind) = (connections.len(), connections.iter().filter(is_foreign).count());
+        tracing::info!(connections = count, calls, "going on with the connections of the process before");
+        if blind > 0 {
+            tracing::warn!(
+                connections = blind,
+                "the process before was of another version: these connections are relayed blindly, and their clients asked to connect again"
+            );
+        }
+        if let Some(error) = refused.first() {
+            tracing::warn!(connections = refused.len(), %error, "connections of the process before ended");
+        }
+        if *foreign > 0 || *is_cut {
+            tracing::warn!(foreign, is_cut, "what the process before has left is not as it was sent");
+        }
+    }
+}
+
+/// The state as it is in the memfd.
+struct State<'a> {
+    /// When it was written, by the clock of this process.
+    at: Instant,
+    last_id: u64,
+    records: Vec<&'a [u8]>,
+}
+
+/// The head with its length, and the records.
+fn encode(relay: &FrozenRelay) -> io::Result<(Vec<u8>, Vec<Vec<u8>>)> {
+    let (now, since_boot) = (clock::now(), clock::since_boot());
+    let records = relay.connections.iter().map(|connection| connection.record(now));
+    let records = records.collect::<io::Result<Vec<_>>>()?;
+    let mut head = Writer::new(FORMAT, now);
+    head.bytes(boot().as_bytes());
+    u64::try_from(since_boot.as_nanos()).unwrap_or(u64::MAX).write(&mut head);
+    relay.last_id.write(&mut head);
+    records.len().write(&mut head);
+    records.iter().for_each(|record| record.len().write(&mut head));
+    let head = head.finish();
+    let length = (head.len() as u64).to_le_bytes();
+    Ok(([&length[..], &head].concat(), records))
+}
+
+fn decode<'a>(state: &'a [u8], boot: &str) -> Result<State<'a>, CarrierError> {
+    let (length, rest) = state.split_first_chunk().ok_or(Unreadable::Damaged)?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| Unreadable::Damaged)?;
+    let (head, mut rest) = rest.split_at_checked(length).ok_or(Unreadable::Damaged)?;
+    let mut head = Reader::open(head, FORMAT, clock::now())?;
+    if head.text()? != boot {
+        return Err(CarrierError::OtherBoot);
+    }
+    let age = clock::since_boot().saturating_sub(Duration::from_nanos(u64::read(&mut head)?));
+    let now = clock::now();
+    let (at, last_id) = (now.checked_sub(age).unwrap_or(now), u64::read(&mut head)?);
+    if last_id > MOST_COUNTED {
+        return Err(Unreadable::Damaged.into());
+    }
+    let mut records = Vec::new();
+    for _ in 0..usize::read(&mut head)? {
+        let length = usize::read(&mut head)?;
+        let (record, others) = rest.split_at_checked(length).ok_or(Unreadable::Damaged)?;
+        records.push(record);
+        rest = others;
+    }
+    head.end()?;
+    Ok(State { at, last_id, records })
+}
+
+/// What differs after each start of the machine; empty without /proc.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+/// A file in memory that has these bytes for good.
+pub(in crate::relay) fn sealed<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(memfd_create("criprobe-handover", flags)?);
+    for bytes in parts {
+        file.write_all(bytes)?;
+    }
+    fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
+    Ok(file.into())
+}
+
+fn read_sealed(state: OwnedFd) -> Result<Vec<u8>, CarrierError> {
+    // Only a memfd has seals.
+    if !fcntl_get_seals(&state).is_ok_and(|seals| seals.contains(SEALS)) {
+        return Err(CarrierError::NoState);
+    }
+    let mut file = File::from(state);
+    if file.metadata()?.len() > MOST_BYTES {
+        return Err(Unreadable::Damaged.into());
+    }
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+pub(in crate::relay) fn send(socket: &OwnedFd, kind: u8, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = vec![MaybeUninit::uninit(); cmsg_space!(ScmRights(PER_MESSAGE))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Errno::MSGSIZE.into());
+    }
+    sendmsg(socket, &[IoSlice::new(&[kind])], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+#[derive(Debug, Default)]
+pub(in crate::relay) struct Contents {
+    pub(in crate::relay) state: Option<OwnedFd>,
+    pub(in crate::relay) sockets: Vec<OwnedFd>,
+    is_cut: bool,
+}
+
+/// Takes everything out of a carrier, and waits for nothing.
+pub(in crate::relay) fn receive(carrier: &OwnedFd) -> Result<Contents, CarrierError> {
+    let is_ours = sockopt::socket_domain(carrier).is_ok_and(|domain| domain == AddressFamily::UNIX)
+        && sockopt::socket_type(carrier).is_ok_and(|kind| kind == SocketType::SEQPACKET);
+    if !is_ours {
+        return Err(CarrierError::Foreign);
+    }
+    let mut received = Contents { is_cut: true, ..Contents::default() };
+    let mut space = vec![MaybeUninit::uninit(); cmsg_space!(ScmRights(PER_MESSAGE))];
+    for _ in 0..MOST_MESSAGES {
+        let (mut kind, mut control) = ([0], RecvAncillaryBuffer::new(&mut space));
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let message = match recvmsg(carrier, &mut [IoSliceMut::new(&mut kind)], &mut control, flags) {
+            Ok(message) => message,
+            // Whoever sent it ended before it was complete.
+            Err(Errno::AGAIN) => break,
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(io::Error::from(error).into()),
+        };
+        let mut descriptors: Vec<OwnedFd> = Vec::new();
+        for part in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(passed) = part {
+                descriptors.extend(passed);
+            }
+        }
+        match kind[0] {
+            END if message.bytes == 1 => {
+                received.is_cut = false;
+                break;
+            }
+            MEMFD if received.state.is_none() => received.state = descriptors.pop(),
+            // If this process has no room for all of them, the connections of the others end.
+            SOCKETS => received.sockets.append(&mut descriptors),
+            // The other end is closed, or this is not ours.
+            _ => break,
+        }
+    }
+    Ok(received)
+}
