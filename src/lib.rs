@@ -15,6 +15,7 @@ mod glob;
 mod handler;
 pub mod inventory;
 mod listen;
+mod node;
 mod observed;
 mod phases;
 pub mod prober;
