@@ -91,6 +91,11 @@ refuse_foreign() {
             [ -f "$ROOT$HOME_DIR/files" ] || die "$fragment was not installed by this: remove it first" ;;
         *) die "criprobe is installed on this node as $fragment: remove that package first" ;;
     esac
+    for path in $(wanted); do
+        if [ -e "$ROOT$path" ] && ! present | grep -qxF "$path"; then
+            die "$path is there already, and was not installed by this: move it away first"
+        fi
+    done
 }
 
 status() {
@@ -98,10 +103,9 @@ status() {
 }
 
 answers() {
-    left=$PATIENCE
+    end=$(($(date +%s) + PATIENCE))
     until status --check answering >/dev/null 2>&1; do
-        left=$((left - 1))
-        if [ "$left" -le 0 ]; then
+        if [ "$(date +%s)" -ge "$end" ]; then
             status --check answering >/dev/null || true
             return 1
         fi
@@ -115,6 +119,11 @@ units() {
     done
 }
 
+# A service without its socket is stopped first: it would keep the path.
+start_socket() {
+    $SYSTEMCTL start "$1" || { $SYSTEMCTL stop criprobe.service && $SYSTEMCTL start "$1"; }
+}
+
 # Brings systemd to what is on the disk; the sockets first, which the service takes over.
 activate() {
     $SYSTEMCTL daemon-reload || return 1
@@ -123,7 +132,7 @@ activate() {
     $SYSTEMCTL restart criprobe.service || return 1
 }
 
-# Puts back what was there before.
+# Puts back what was there before. Succeeds if that answers: then the change was to blame, not the runtime, for example.
 undo() {
     previous="$ROOT$HOME_DIR/previous"
     for path in $(wanted) $(present); do
@@ -132,18 +141,39 @@ undo() {
     if [ -f "$previous/files" ]; then
         cp "$previous/files" "$ROOT$HOME_DIR/files"
         # shellcheck disable=SC2046  # paths without blanks, one a line
-        if activate $(present) && answers; then say "the former version answers again"; else say "the former version does not answer either" >&2; fi
+        if activate $(present) && answers; then
+            say "the former version answers again"
+            return 0
+        fi
+        say "the former version does not answer either" >&2
     else
         for unit in $(cd "$SOURCE/units" && ls); do $SYSTEMCTL disable --now "$unit" || true; done
         rm -f "$ROOT$HOME_DIR/files"
         $SYSTEMCTL daemon-reload
     fi
+    return 1
+}
+
+# Keeps what is there now, to go back to. What a run that was cut off has left is not worth that.
+keep_previous() {
+    [ ! -e "$ROOT$HOME_DIR/pending" ] || return 0
+    rm -rf "$ROOT$HOME_DIR/previous"
+    mkdir -p "$ROOT$HOME_DIR/previous"
+    if [ -f "$ROOT$HOME_DIR/files" ]; then
+        present | while read -r path; do
+            [ -f "$ROOT$path" ] || continue
+            mkdir -p "$ROOT$HOME_DIR/previous${path%/*}"
+            cp -p "$ROOT$path" "$ROOT$HOME_DIR/previous$path"
+        done
+        cp "$ROOT$HOME_DIR/files" "$ROOT$HOME_DIR/previous/files"
+    fi
+    : > "$ROOT$HOME_DIR/pending"
 }
 
 install() {
     [ -x "$NEW" ] || die "there is no criprobe at $NEW"
     refuse_foreign
-    if ! differs; then
+    if ! differs && [ ! -e "$ROOT$HOME_DIR/pending" ]; then
         # Who has stopped it had a reason.
         $SYSTEMCTL is-active --quiet criprobe.service || die "criprobe is stopped on this node: start it with 'systemctl start criprobe'"
         answers || die "criprobe does not answer, and nothing differs: see 'journalctl -u criprobe' on the node"
@@ -157,18 +187,9 @@ install() {
         [ -f "$file" ] || continue
         "$NEW" check "$file" >&2 || die "${file##*/} is wrong: nothing was installed"
     done
-    # Enough to go back to, before anything changes.
-    rm -rf "$ROOT$HOME_DIR/previous"
-    mkdir -p "$ROOT$HOME_DIR/previous"
-    if [ -f "$ROOT$HOME_DIR/files" ]; then
-        present | while read -r path; do
-            [ -f "$ROOT$path" ] || continue
-            mkdir -p "$ROOT$HOME_DIR/previous${path%/*}"
-            cp -p "$ROOT$path" "$ROOT$HOME_DIR/previous$path"
-        done
-        cp "$ROOT$HOME_DIR/files" "$ROOT$HOME_DIR/previous/files"
-    fi
     former=$(present)
+    keep_previous
+    { present; wanted; } | sort -u | put "$HOME_DIR/files"
     for path in $(wanted); do content "$path" | put "$path"; done
     for path in $former; do
         wanted | grep -qxF "$path" && continue
@@ -178,23 +199,24 @@ install() {
     wanted | put "$HOME_DIR/files"
     # shellcheck disable=SC2046  # paths without blanks, one a line
     if activate $(wanted) && answers; then
-        rm -f "$ROOT$HOME_DIR/failed"
+        rm -f "$ROOT$HOME_DIR/failed" "$ROOT$HOME_DIR/pending"
         say "installed $("$NEW" --version)"
         return
     fi
     say "criprobe does not answer after the change: undoing it" >&2
-    undo
-    echo "$sum" | put "$HOME_DIR/failed"
+    if undo; then echo "$sum" | put "$HOME_DIR/failed"; fi
+    rm -f "$ROOT$HOME_DIR/pending"
     die "this version was undone; see 'journalctl -u criprobe' on the node"
 }
 
 uninstall() {
     if [ ! -f "$ROOT$HOME_DIR/files" ]; then say "nothing is installed"; return; fi
+    [ -e "$ROOT/etc/passwd" ] || die "cannot see where the kubelet points: the node's file system is not at $ROOT"
     status --check unused >/dev/null || die "switch back first: 'criprobe node revert' on the node, then restart its kubelet"
     # shellcheck disable=SC2046  # paths without blanks, one a line
     for unit in $(units $(present) | sort -r); do $SYSTEMCTL disable --now "$unit"; done
     for path in $(present); do rm -f "$ROOT$path"; done
-    rm -rf "$ROOT$HOME_DIR/previous" "$ROOT$HOME_DIR/files" "$ROOT$HOME_DIR/failed"
+    rm -rf "$ROOT$HOME_DIR/previous" "$ROOT$HOME_DIR/files" "$ROOT$HOME_DIR/failed" "$ROOT$HOME_DIR/pending"
     rmdir "$ROOT$HOME_DIR/bin" "$ROOT$CONFIG_DIR/conf.d" "$ROOT$CONFIG_DIR" 2>/dev/null || true
     $SYSTEMCTL daemon-reload
     say "uninstalled; the state in /var/lib/criprobe stays"

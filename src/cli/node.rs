@@ -9,6 +9,7 @@ use super::{Context, Error, Exit};
 use crate::{
     config::socket,
     node::{CRICTL, Root, file::ConfigFile, kubelet::Places},
+    report::printable::printable,
 };
 
 /// What is to be done.
@@ -95,6 +96,9 @@ is not reachable.";
 /// Where criprobe's clients connect by default.
 const ENDPOINT: &str = "unix:///run/criprobe/criprobe.sock";
 
+/// What makes a kubelet read its configuration. We only say so.
+const RESTART: &str = "systemctl restart kubelet";
+
 /// The node's files, as the options say.
 struct Site {
     root: Root,
@@ -129,8 +133,9 @@ impl Site {
     }
 }
 
+/// Paths, flags and what a runtime answers may hold anything.
 fn failed(error: impl std::fmt::Display) -> Error {
-    Error::Declined(error.to_string())
+    Error::Declined(printable(&error.to_string()).into_owned())
 }
 
 /// An endpoint in the form in which it is written into files.

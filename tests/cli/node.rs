@@ -458,7 +458,7 @@ fn status_shows_who_points_where_and_who_is_connected() {
     let daemon = node.daemon.id();
     let output = node.run("status -o json");
     let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(status["kubelet"]["isCriprobe"], true, "{status}");
+    assert_eq!(status["kubelet"]["pointsAt"], "criprobe", "{status}");
     assert!(status["kubelet"]["from"].as_str().unwrap().ends_with("config.yaml:4"), "{status}");
     assert_eq!(
         (&status["sockets"][0]["name"], &status["sockets"][1]["name"]),
@@ -471,6 +471,12 @@ fn status_shows_who_points_where_and_who_is_connected() {
     };
     assert!(holds(0, std::process::id()) && holds(1, daemon), "{status}");
     node.works("revert");
+    let output = node.run("status -o json");
+    let reverted: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&reverted["kubelet"]["pointsAt"], &reverted["crictl"]["pointsAt"]),
+        (&"runtime".into(), &"runtime".into())
+    );
     let used = node.fails("status --check unused", 1);
     assert!(used.contains(&format!("[{}] is connected", std::process::id())), "{used}");
     drop(client);

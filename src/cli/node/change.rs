@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::Path};
 
-use super::{Context, Error, Exit, Site, failed};
+use super::{Context, Error, Exit, RESTART, Site, failed};
 use crate::{
     cli::{
         format::Format,
@@ -19,9 +19,6 @@ use crate::{
         view::{RuntimeState, StatusView},
     },
 };
-
-/// What is said to make a kubelet read its configuration.
-const RESTART: &str = "systemctl restart kubelet";
 
 pub(super) async fn switch(site: &Site, context: &Context, is_dry: bool) -> Result<Exit, Error> {
     check_format("switch", context.format)?;
@@ -77,10 +74,10 @@ async fn checked(site: &Site, context: &Context, plan: &Plan<'_>) -> Result<Opti
     let status: StatusView = context.client.get("/v1/status").await?;
     let (listen, socket) = (site.root.socket(&status.listen), site.socket());
     if !listen.is_some_and(|listen| listen == socket || is_same_file(&listen, &socket)) {
-        return Err(Error::Declined(format!(
+        return Err(failed(format!(
             "the daemon at {} listens on {}, not on {}: name its socket with --endpoint, or its API with --api",
             context.client.endpoint(),
-            printable(&status.listen),
+            status.listen,
             site.endpoint,
         )));
     }
@@ -88,18 +85,16 @@ async fn checked(site: &Site, context: &Context, plan: &Plan<'_>) -> Result<Opti
         return Err(Error::Declined("the daemon is stopping: start it again first".to_owned()));
     }
     if status.runtime.state == RuntimeState::Away {
-        let reason = printable(&status.runtime.reason).into_owned();
-        return Err(Error::Declined(format!("the runtime behind criprobe is away: {reason}")));
+        return Err(failed(format!("the runtime behind criprobe is away: {}", status.runtime.reason)));
     }
     let behind = site.root.socket(&status.runtime.endpoint).unwrap_or_default();
     let mut proof = None;
     for (who, endpoint) in &plan.used {
         let Some(used) = site.root.socket(endpoint) else {
-            let endpoint = printable(endpoint);
-            return Err(Error::Declined(format!("{who} uses {endpoint}, which is not a Unix socket")));
+            return Err(failed(format!("{who} uses {endpoint}, which is not a Unix socket")));
         };
         let same = sameness::compare(&socket, &behind, (who, &used)).await;
-        proof = Some(same.map_err(|error| failed(printable(&error.to_string())))?);
+        proof = Some(same.map_err(failed)?);
     }
     Ok(proof)
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{Check, Context, Error, Exit, Site, failed};
+use super::{Check, Context, Error, Exit, RESTART, Site, failed};
 use crate::{
     cli::{
         format::{self, Format},
@@ -44,12 +44,29 @@ struct PointerView {
     endpoint: Option<String>,
     /// `FILE:LINE`, or `the running kubelet`; empty if nothing sets it.
     from: String,
-    /// Whether that is criprobe's socket.
-    is_criprobe: bool,
+    /// Which socket that is.
+    points_at: Target,
     /// The backup of a file that was switched.
     backup: Option<PathBuf>,
     /// What is wrong with the file; empty if nothing is.
     trouble: String,
+}
+
+/// Where somebody points.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Target {
+    /// The daemon's socket.
+    Criprobe,
+    /// The socket of the runtime behind it.
+    Runtime,
+    /// Any other.
+    Other,
+    /// There is no such client here, or nothing says where it points.
+    #[default]
+    Nothing,
+    /// Its file cannot be read.
+    Unknown,
 }
 
 /// Who is at a socket.
@@ -75,13 +92,17 @@ struct HolderView {
 
 pub(super) async fn show(site: &Site, context: &Context, check: Option<Check>) -> Result<Exit, Error> {
     let daemon = context.client.get::<StatusView>("/v1/status").await.ok();
-    let kubelet = kubelet(site);
-    let crictl = crictl(site);
-    let runtime = daemon.as_ref().map(|daemon| daemon.runtime.endpoint.clone());
-    let others = [&kubelet, &crictl].into_iter().filter(|one| !one.is_criprobe);
-    let runtime = runtime.or_else(|| others.filter_map(|one| one.endpoint.clone()).next());
-    let runtime = runtime.and_then(|endpoint| site.root.socket(&endpoint));
-    let runtime = runtime.unwrap_or_else(|| site.root.socket(kubelet::DEFAULT).unwrap_or_default());
+    let (mut kubelet, mut crictl) = (kubelet(site), crictl(site));
+    let endpoint = daemon.map(|daemon| daemon.runtime.endpoint);
+    let others = [&kubelet, &crictl].into_iter().filter(|one| one.points_at == Target::Other);
+    let endpoint = endpoint.or_else(|| others.filter_map(|one| one.endpoint.clone()).next());
+    let endpoint = endpoint.unwrap_or_else(|| kubelet::DEFAULT.to_owned());
+    for one in [&mut kubelet, &mut crictl] {
+        if one.endpoint.as_ref().is_some_and(|other| site.root.is_same_socket(other, &endpoint)) {
+            one.points_at = Target::Runtime;
+        }
+    }
+    let runtime = site.root.socket(&endpoint).unwrap_or_default();
     let (sockets, trouble) = match peers::at(&[&site.socket(), &runtime]) {
         Err(error) => (Vec::new(), format!("cannot tell who is connected: {error}")),
         Ok(peers) => {
@@ -108,7 +129,7 @@ pub(super) async fn show(site: &Site, context: &Context, check: Option<Check>) -
             Ok(if is_unused { exit } else { Exit::Failed.because(&format!("in use: {}", users.join("; "))) })
         }
         Some(Check::Answering) => {
-            sameness::answers(&site.socket()).await.map_err(|error| failed(printable(&error.to_string())))?;
+            sameness::answers(&site.socket()).await.map_err(failed)?;
             Ok(exit)
         }
         None => Ok(exit),
@@ -117,7 +138,7 @@ pub(super) async fn show(site: &Site, context: &Context, check: Option<Check>) -
 
 fn kubelet(site: &Site) -> PointerView {
     match Kubelet::find(&site.root, &site.places) {
-        Err(error) => PointerView { trouble: error.to_string(), ..PointerView::default() },
+        Err(error) => unknown(error.to_string(), None),
         Ok(kubelet) => {
             let by_flag = kubelet
                 .flags
@@ -132,9 +153,11 @@ fn kubelet(site: &Site) -> PointerView {
             };
             let found = by_flag.or(running).map_or_else(by_file, |found| Ok(Some(found)));
             let view = pointer(site, found, backup);
-            let default = kubelet.is_there() && view.endpoint.is_none() && view.trouble.is_empty();
-            let endpoint = if default { Some(kubelet::DEFAULT.to_owned()) } else { view.endpoint };
-            PointerView { pid: kubelet.pid, endpoint, ..view }
+            if view.points_at == Target::Nothing && kubelet.is_there() {
+                let (endpoint, points_at) = (Some(kubelet::DEFAULT.to_owned()), Target::Other);
+                return PointerView { pid: kubelet.pid, endpoint, points_at, ..view };
+            }
+            PointerView { pid: kubelet.pid, ..view }
         }
     }
 }
@@ -143,7 +166,7 @@ fn crictl(site: &Site) -> PointerView {
     let file = match site.crictl() {
         Ok(Some(file)) => file,
         Ok(None) => return PointerView::default(),
-        Err(error) => return PointerView { trouble: error.to_string(), ..PointerView::default() },
+        Err(error) => return unknown(error.to_string(), None),
     };
     let found = match crictl_settings(&file) {
         Ok((runtime, _)) => Ok(runtime.map(|value| (value, place(&file, "runtime-endpoint")))),
@@ -158,16 +181,23 @@ fn pointer(
     backup: Option<PathBuf>,
 ) -> PointerView {
     match found {
-        Err(trouble) => PointerView { trouble, backup, ..PointerView::default() },
+        Err(trouble) => unknown(trouble, backup),
         Ok(None) => PointerView { backup, ..PointerView::default() },
         Ok(Some((endpoint, from))) => PointerView {
-            is_criprobe: site.root.is_same_socket(&endpoint, &site.endpoint),
+            points_at: match site.root.is_same_socket(&endpoint, &site.endpoint) {
+                true => Target::Criprobe,
+                false => Target::Other,
+            },
             endpoint: Some(endpoint),
             from,
             backup,
             ..PointerView::default()
         },
     }
+}
+
+fn unknown(trouble: String, backup: Option<PathBuf>) -> PointerView {
+    PointerView { points_at: Target::Unknown, trouble, backup, ..PointerView::default() }
 }
 
 /// `FILE:LINE` of a setting.
@@ -190,7 +220,7 @@ fn socket(name: &'static str, path: PathBuf, peers: Peers) -> SocketView {
 /// Who would notice if criprobe's socket were gone.
 fn users(view: &NodeView) -> Vec<String> {
     let pointing = [("the kubelet", &view.kubelet), ("crictl", &view.crictl)].into_iter();
-    let pointing = pointing.filter(|(_, one)| one.is_criprobe);
+    let pointing = pointing.filter(|(_, one)| one.points_at == Target::Criprobe);
     let pointing = pointing.map(|(who, one)| format!("{who} points at criprobe in {}", one.from));
     let clients = view.sockets.iter().filter(|socket| socket.name == "criprobe");
     let clients =
@@ -209,11 +239,12 @@ fn text(view: &NodeView, context: &Context, limit: Option<usize>) -> String {
     ]);
     for (name, one) in [("kubelet", &view.kubelet), ("crictl", &view.crictl)] {
         let name = one.pid.map_or_else(|| name.to_owned(), |pid| format!("{name}[{pid}]"));
-        let (what, paint) = match (&one.endpoint, &*one.trouble) {
-            (_, trouble) if !trouble.is_empty() => ("unknown", Paint::Bad),
-            (Some(_), _) if one.is_criprobe => ("criprobe", Paint::Good),
-            (Some(_), _) => ("runtime", Paint::Plain),
-            (None, _) => ("nothing", Paint::Faint),
+        let (what, paint) = match one.points_at {
+            Target::Criprobe => ("criprobe", Paint::Good),
+            Target::Runtime => ("runtime", Paint::Plain),
+            Target::Other => ("other", Paint::Doubtful),
+            Target::Nothing => ("nothing", Paint::Faint),
+            Target::Unknown => ("unknown", Paint::Bad),
         };
         let from = if one.from.is_empty() && one.endpoint.is_some() { "default" } else { &one.from };
         pointers.row(vec![
@@ -252,19 +283,19 @@ fn text(view: &NodeView, context: &Context, limit: Option<usize>) -> String {
         lines.push(String::new());
         lines.extend(sockets.render(context.screen, limit));
     }
-    let is_direct = view.sockets.iter().any(|socket| {
-        socket.name == "runtime" && socket.clients.iter().any(|client| client.comm == "kubelet")
-    });
-    if view.kubelet.is_criprobe && is_direct {
-        lines.push(
-            "the kubelet is still connected to the runtime itself: systemctl restart kubelet".to_owned(),
-        );
-    }
-    let is_through = view.sockets.iter().any(|socket| {
-        socket.name == "criprobe" && socket.clients.iter().any(|client| client.comm == "kubelet")
-    });
-    if !view.kubelet.is_criprobe && is_through {
-        lines.push("the kubelet is still connected to criprobe: systemctl restart kubelet".to_owned());
+    let is_connected = |name| {
+        let mut at = view.sockets.iter().filter(|socket| socket.name == name);
+        at.any(|socket| socket.clients.iter().any(|client| client.comm == "kubelet"))
+    };
+    // Its endpoint for images may still be the runtime's; then it is connected to both.
+    let is_criprobe = view.kubelet.points_at == Target::Criprobe;
+    let stale = match is_criprobe {
+        true => is_connected("runtime") && !is_connected("criprobe"),
+        false => is_connected("criprobe"),
+    };
+    if stale {
+        let to = if is_criprobe { "the runtime itself" } else { "criprobe" };
+        lines.push(format!("the kubelet is still connected to {to}: {RESTART}"));
     }
     lines.join("\n") + "\n"
 }

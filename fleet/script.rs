@@ -16,7 +16,7 @@ const CRIPROBE: &str = r#"#!/bin/sh
 case "$*" in
     --version) echo "criprobe VERSION" ;;
     check*) if grep -q wrong "$2"; then echo "$2: error" >&2; exit 1; fi ;;
-    *answering) if grep -q DEAD "$NODE/opt/criprobe/bin/criprobe"; then echo "no answer" >&2; exit 1; fi ;;
+    *answering) if grep -q '^# .*DEAD' "$NODE/opt/criprobe/bin/criprobe"; then echo "no answer" >&2; exit 1; fi ;;
     *unused) if [ -e "$NODE/in-use" ]; then echo "in use" >&2; exit 1; fi ;;
     *) exit 2 ;;
 esac
@@ -27,7 +27,7 @@ const SYSTEMCTL: &str = r#"#!/bin/sh
 echo "$*" >> "$NODE/asked"
 case "$*" in
     show*) cat "$NODE/fragment" 2>/dev/null; exit 0 ;;
-    "restart criprobe.service") echo /etc/systemd/system/criprobe.service > "$NODE/fragment" ;;
+    "restart criprobe.service") if [ -e "$NODE/cut" ]; then kill -9 $PPID; fi; echo /etc/systemd/system/criprobe.service > "$NODE/fragment" ;;
     is-active*) [ ! -e "$NODE/stopped" ] ;;
 esac
 "#;
@@ -45,7 +45,7 @@ impl Fleet {
         fleet.write("systemctl", SYSTEMCTL, 0o755);
         fleet.write("config/config.yaml", "log: {level: info}\n", 0o644);
         fleet.write("rules/web.yaml", "rules: []\n", 0o644);
-        fs::create_dir(fleet.at("node")).unwrap();
+        fleet.write("node/etc/passwd", "", 0o644);
         fleet
     }
 
@@ -68,7 +68,7 @@ impl Fleet {
     }
 
     fn run(&self, verb: &str) -> Output {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/kubernetes/node.sh");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/kubernetes/node.sh");
         let _ = fs::remove_file(self.at("node/asked"));
         Command::new(script)
             .arg(verb)
@@ -109,7 +109,7 @@ impl Fleet {
         let node = self.at("node");
         let mut files: Vec<_> =
             files.iter().map(|file| file.strip_prefix(&node).unwrap().display().to_string()).collect();
-        files.retain(|file| !matches!(&**file, "asked" | "fragment" | "in-use" | "stopped"));
+        files.retain(|file| !matches!(&**file, "asked" | "etc/passwd" | "fragment" | "in-use" | "stopped"));
         files.sort();
         files
     }
@@ -187,19 +187,42 @@ fn a_version_that_does_not_answer_is_undone_and_not_tried_again() {
 }
 
 #[test]
-fn a_first_version_that_does_not_answer_leaves_no_trace_but_its_mark() {
+fn a_run_that_was_cut_off_is_finished_or_undone_by_the_next_one() {
+    let fleet = Fleet::new();
+    fleet.runs("install", 0);
+    fleet.image("2 DEAD");
+    fleet.write("rules/shop.yaml", "rules: []\n", 0o644);
+    fleet.write("node/cut", "", 0o644);
+    assert_eq!(fleet.run("install").status.code(), None);
+    fs::remove_file(fleet.at("node/cut")).unwrap();
+    assert!(fleet.node("opt/criprobe/bin/criprobe").unwrap().contains("# 2 DEAD"));
+    let (said, _) = fleet.runs("install", 1);
+    assert!(said.contains("the former version answers again"), "{said}");
+    assert!(fleet.node("opt/criprobe/bin/criprobe").unwrap().contains("# 1\n"));
+    assert_eq!(fleet.node("etc/criprobe/conf.d/fleet-shop.yaml"), None);
+    assert_eq!(fleet.node("opt/criprobe/pending"), None);
+}
+
+#[test]
+fn a_first_version_that_does_not_answer_leaves_no_trace_and_may_try_again() {
     let fleet = Fleet::new();
     fleet.image("1 DEAD");
     let (said, asked) = fleet.runs("install", 1);
     assert!(said.contains("this version was undone"), "{said}");
     assert!(asked.contains("disable --now criprobe.service"), "{asked}");
-    assert_eq!(fleet.files(), ["opt/criprobe/failed"]);
+    assert_eq!(fleet.files(), [""; 0]);
+    fleet.image("1");
+    fleet.runs("install", 0);
 }
 
 #[test]
 fn what_is_wrong_is_found_before_anything_changes() {
     type Break = fn(&Fleet);
-    let rows: [(Break, &str); 4] = [
+    let rows: [(Break, &str); 5] = [
+        (
+            |fleet| fleet.write("node/etc/criprobe/config.yaml", "log: {level: debug}\n", 0o600),
+            "/etc/criprobe/config.yaml is there already, and was not installed by this",
+        ),
         (|fleet| fleet.write("rules/web.yaml", "wrong\n", 0o644), "web.yaml is wrong: nothing was installed"),
         (
             |fleet| fleet.write("node/fragment", "/usr/lib/systemd/system/criprobe.service\n", 0o644),
@@ -238,6 +261,10 @@ fn a_node_that_uses_criprobe_keeps_it_and_another_is_cleared() {
     let fleet = Fleet::new();
     fleet.runs("install", 0);
     let files = fleet.files();
+    fs::remove_file(fleet.at("node/etc/passwd")).unwrap();
+    let (said, _) = fleet.runs("uninstall", 1);
+    assert!(said.contains("cannot see where the kubelet points"), "{said}");
+    fleet.write("node/etc/passwd", "", 0o644);
     fleet.write("node/in-use", "", 0o644);
     let (said, asked) = fleet.runs("uninstall", 1);
     assert!(said.contains("switch back first: 'criprobe node revert'"), "{said}");

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/kubernetes")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/kubernetes")
 }
 
 fn read(file: &str) -> Value {
