@@ -10,9 +10,11 @@ use super::{
     kubelet::{self, FLAG, FlagIn, Kubelet, KubeletError},
 };
 
-/// crictl's settings. Without the second, it uses the first for images, too.
-const CRICTL_RUNTIME: &str = "runtime-endpoint";
-const CRICTL_IMAGE: &str = "image-endpoint";
+/// crictl's setting.
+pub(crate) const CRICTL_RUNTIME: &str = "runtime-endpoint";
+
+/// The same for images; without it, crictl uses the other one for them, too.
+pub(crate) const CRICTL_IMAGE: &str = "image-endpoint";
 
 /// A change of one file.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use criprobe::{
@@ -158,8 +158,8 @@ impl Drop for Node {
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.daemon);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        let began = Instant::now();
-        while self.daemon.try_wait().is_ok_and(|ended| ended.is_none()) && began.elapsed() < PATIENCE {
+        let began = clock::now();
+        while self.daemon.try_wait().is_ok_and(|ended| ended.is_none()) && clock::now() - began < PATIENCE {
             thread::sleep(Duration::from_millis(5));
         }
         let _ = self.daemon.kill();

@@ -16,7 +16,7 @@ use crate::{
         file::ConfigFile,
         kubelet::{self, Kubelet},
         peers::{self, Holder, Peers},
-        plan::crictl_settings,
+        plan::{CRICTL_IMAGE, CRICTL_RUNTIME, crictl_settings},
         sameness,
     },
     report::{printable::printable, view::StatusView},
@@ -169,7 +169,12 @@ fn crictl(site: &Site) -> PointerView {
         Err(error) => return unknown(error.to_string(), None),
     };
     let found = match crictl_settings(&file) {
-        Ok((runtime, _)) => Ok(runtime.map(|value| (value, place(&file, "runtime-endpoint")))),
+        Ok((runtime, image)) => {
+            let is_ours = |value: &String| site.root.is_same_socket(value, &site.endpoint);
+            let image = image.filter(|image| is_ours(image) && !runtime.as_ref().is_some_and(is_ours));
+            let image = image.map(|value| (value, place(&file, CRICTL_IMAGE)));
+            Ok(image.or_else(|| runtime.map(|value| (value, place(&file, CRICTL_RUNTIME)))))
+        }
         Err(error) => Err(error.to_string()),
     };
     pointer(site, found, Some(file.backup_path()).filter(|path| path.exists()))
