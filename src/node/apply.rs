@@ -50,3 +50,34 @@ fn undo(done: &[&Change<'_>]) {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn if_one_file_cannot_be_changed_those_before_it_are_as_they_were() {
+        for step in [Step::Replace(Backup::Make), Step::Replace(Backup::Remove), Step::Restore] {
+            let dir = tempfile::tempdir().unwrap();
+            let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+            fs::write(&one, "old").unwrap();
+            fs::write(&two, "old").unwrap();
+            if step != Step::Replace(Backup::Make) {
+                fs::write(dir.path().join("one.criprobe-backup"), "former").unwrap();
+            }
+            let files = [&one, &two].map(|path| ConfigFile::open(path).unwrap().unwrap());
+            let change = |file, step| Change { file, text: "new".to_owned(), hunks: Vec::new(), step };
+            let changes = vec![change(&files[0], step), change(&files[1], Step::Replace(Backup::Make))];
+            fs::write(&two, "changed").unwrap();
+            let error = carry_out(&Plan { changes, ..Plan::default() }).unwrap_err();
+            assert!(matches!(error, FileError::Changed(_)), "{step:?}: {error}");
+            let read = [&one, &two].map(|path| fs::read_to_string(path).unwrap());
+            assert_eq!(read, ["old", "changed"], "{step:?}");
+            let backup = fs::read_to_string(dir.path().join("one.criprobe-backup")).ok();
+            let expected = (step == Step::Restore).then(|| "former".to_owned());
+            assert_eq!(backup, expected, "{step:?}");
+        }
+    }
+}

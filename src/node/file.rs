@@ -296,12 +296,17 @@ impl Staged<'_> {
             linkat(&file.folder, file.name(), &file.folder, file.backup_name(), AtFlags::empty())
                 .map_err(|error| file.failed("make a backup of", error.into()))?;
         }
-        let moved = renameat(&file.folder, &self.name, &file.folder, file.name());
-        moved.map_err(|error| file.failed("replace", error.into()))?;
-        file.settle();
-        if backup == Backup::Remove {
-            file.remove_backup()?;
+        if let Err(error) = renameat(&file.folder, &self.name, &file.folder, file.name()) {
+            if backup == Backup::Make {
+                let _ = file.remove_backup();
+            }
+            return Err(file.failed("replace", error.into()));
         }
+        if backup == Backup::Remove {
+            // What is left of it is no obstacle: the next backup replaces it.
+            let _ = file.remove_backup();
+        }
+        file.settle();
         Ok(())
     }
 }

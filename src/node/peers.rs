@@ -121,9 +121,8 @@ fn at_file<'a>(
 /// The kernel's own number of a file and its device, which differs from that of stat(2).
 fn file_of(meta: &fs::Metadata) -> (u32, u32) {
     let device = rustix::fs::major(meta.dev()) << 20 | rustix::fs::minor(meta.dev());
-    #[expect(clippy::cast_possible_truncation, reason = "the kernel truncates it, too")]
-    let inode = meta.ino() as u32;
-    (inode, device)
+    // The kernel reports only the lower half of an inode's number, too.
+    (meta.ino() as u32, device)
 }
 
 /// All connected and listening Unix sockets.

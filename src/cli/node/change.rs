@@ -9,7 +9,9 @@ use crate::{
         screen::{Paint, Screen, print},
     },
     node::{
-        apply, is_same_file,
+        apply,
+        file::Backup,
+        is_same_file,
         kubelet::Kubelet,
         plan::{self, Plan, Step},
         sameness::{self, Proof},
@@ -111,7 +113,7 @@ fn done(plan: &Plan<'_>, mut text: String, is_dry: bool, screen: Screen) -> Resu
     for change in &plan.changes {
         let (path, backup) = (change.file.path().display(), change.file.backup_path());
         let _ = match change.step {
-            Step::Replace(crate::node::file::Backup::Make) => {
+            Step::Replace(Backup::Make) => {
                 writeln!(text, "changed {path}; the former file is {}", backup.display())
             }
             Step::Replace(_) => writeln!(text, "changed {path}"),
