@@ -14,22 +14,29 @@ pub(crate) fn carry_out(plan: &Plan<'_>) -> Result<(), FileError> {
     for change in &plan.changes {
         change.file.check()?;
         staged.push(match change.step {
-            Step::Replace(_) => Some(change.file.stage(&change.text)?),
+            Step::Replace | Step::SetBack => Some(change.file.stage(&change.text)?),
             Step::Restore | Step::Forget => None,
         });
     }
     let mut done: Vec<&Change<'_>> = Vec::new();
     for (change, staged) in plan.changes.iter().zip(staged) {
         let made = match (change.step, staged) {
-            (Step::Replace(backup), Some(staged)) => staged.commit(backup),
-            (Step::Restore, _) => change.file.restore(),
-            (Step::Forget | Step::Replace(_), _) => change.file.remove_backup(),
+            (Step::Replace, Some(staged)) => staged.commit(Backup::Make),
+            (_, Some(staged)) => staged.commit(Backup::Keep),
+            (Step::Restore, None) => change.file.restore(),
+            (_, None) => Ok(()),
         };
         if let Err(error) = made {
             undo(&done);
             return Err(error);
         }
         done.push(change);
+    }
+    for change in done {
+        if matches!(change.step, Step::SetBack | Step::Forget) {
+            // What is left of it is no obstacle: the next backup replaces it.
+            let _ = change.file.remove_backup();
+        }
     }
     Ok(())
 }
@@ -38,14 +45,13 @@ pub(crate) fn carry_out(plan: &Plan<'_>) -> Result<(), FileError> {
 fn undo(done: &[&Change<'_>]) {
     for change in done {
         let Ok(Some(now)) = ConfigFile::open(change.file.path()) else { continue };
+        let replace = |backup| now.stage(change.file.text()).and_then(|staged| staged.commit(backup));
+        // The error that is reported is the one that led here.
         let _ = match change.step {
-            Step::Replace(Backup::Make) => now.restore(),
-            // The backup is gone: the same content without it.
-            Step::Replace(Backup::Remove) => {
-                now.stage(change.file.text()).and_then(|staged| staged.commit(Backup::Remove))
-            }
-            // The file was the switched one, and the backup is in its place.
-            Step::Restore => now.stage(change.file.text()).and_then(|staged| staged.commit(Backup::Make)),
+            Step::Replace => now.restore(),
+            Step::SetBack => replace(Backup::Keep),
+            // The backup was put in the place of the file, and is the backup again.
+            Step::Restore => replace(Backup::Make),
             Step::Forget => Ok(()),
         };
     }
@@ -59,24 +65,24 @@ mod tests {
 
     #[test]
     fn if_one_file_cannot_be_changed_those_before_it_are_as_they_were() {
-        for step in [Step::Replace(Backup::Make), Step::Replace(Backup::Remove), Step::Restore] {
+        for step in [Step::Replace, Step::SetBack, Step::Restore] {
             let dir = tempfile::tempdir().unwrap();
             let (one, two) = (dir.path().join("one"), dir.path().join("two"));
             fs::write(&one, "old").unwrap();
             fs::write(&two, "old").unwrap();
-            if step != Step::Replace(Backup::Make) {
+            if step != Step::Replace {
                 fs::write(dir.path().join("one.criprobe-backup"), "former").unwrap();
             }
             let files = [&one, &two].map(|path| ConfigFile::open(path).unwrap().unwrap());
             let change = |file, step| Change { file, text: "new".to_owned(), hunks: Vec::new(), step };
-            let changes = vec![change(&files[0], step), change(&files[1], Step::Replace(Backup::Make))];
+            let changes = vec![change(&files[0], step), change(&files[1], Step::Replace)];
             fs::write(&two, "changed").unwrap();
             let error = carry_out(&Plan { changes, ..Plan::default() }).unwrap_err();
             assert!(matches!(error, FileError::Changed(_)), "{step:?}: {error}");
             let read = [&one, &two].map(|path| fs::read_to_string(path).unwrap());
             assert_eq!(read, ["old", "changed"], "{step:?}");
             let backup = fs::read_to_string(dir.path().join("one.criprobe-backup")).ok();
-            let expected = (step == Step::Restore).then(|| "former".to_owned());
+            let expected = (step != Step::Replace).then(|| "former".to_owned());
             assert_eq!(backup, expected, "{step:?}");
         }
     }

@@ -70,13 +70,13 @@ pub(crate) struct ConfigFile {
     text: String,
 }
 
-/// What a replacement does with the backup.
+/// What becomes of the file that is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backup {
-    /// The former file becomes the backup.
+    /// It becomes the backup.
     Make,
-    /// The backup, if there is one, has served its purpose.
-    Remove,
+    /// It is gone, and a backup that is there stays.
+    Keep,
 }
 
 /// A new content that is on the disk beside the file, and not yet in its place. Dropped, it is removed.
@@ -301,10 +301,6 @@ impl Staged<'_> {
                 let _ = file.remove_backup();
             }
             return Err(file.failed("replace", error.into()));
-        }
-        if backup == Backup::Remove {
-            // What is left of it is no obstacle: the next backup replaces it.
-            let _ = file.remove_backup();
         }
         file.settle();
         Ok(())

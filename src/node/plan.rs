@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::{
     Root,
     edit::{self, EditError, Hunk, Settings, hunks},
-    file::{Backup, ConfigFile, FileError},
+    file::{ConfigFile, FileError},
     kubelet::{self, FLAG, FlagIn, Kubelet, KubeletError},
 };
 
@@ -32,8 +32,10 @@ pub(crate) struct Change<'a> {
 /// How a file is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It is replaced.
-    Replace(Backup),
+    /// It is replaced, and becomes the backup.
+    Replace,
+    /// It is replaced, and its backup, if there is one, is obsolete.
+    SetBack,
     /// Its backup becomes the file again.
     Restore,
     /// It stays; only its backup is removed.
@@ -218,7 +220,7 @@ fn check_flags(kubelet: &Kubelet, wanted: &str, is_right: impl Fn(&str) -> bool)
 impl<'a> Plan<'a> {
     fn set(&mut self, file: &'a ConfigFile, keys: &[&str], value: &str) -> Result<(), PlanError> {
         let text = all_set(file.text(), keys, Some(value)).map_err(content(file))?;
-        self.push(file, text, Step::Replace(Backup::Make));
+        self.push(file, text, Step::Replace);
         Ok(())
     }
 
@@ -248,7 +250,7 @@ impl<'a> Plan<'a> {
             let keys: Vec<_> = ours.iter().map(|(key, _)| *key).collect();
             if !keys.is_empty() {
                 let text = all_set(file.text(), &keys, Some(to)).map_err(content(file))?;
-                self.push(file, text, Step::Replace(Backup::Remove));
+                self.push(file, text, Step::SetBack);
             }
             return Ok(());
         };
@@ -273,7 +275,7 @@ impl<'a> Plan<'a> {
             text = edit::set(&text, key, value).map_err(content(file))?;
             self.notes.push(format!("{path} has changed since the backup was made: only {key} is set back"));
         }
-        self.push(file, text, Step::Replace(Backup::Remove));
+        self.push(file, text, Step::SetBack);
         Ok(())
     }
 

@@ -9,9 +9,7 @@ use crate::{
         screen::{Paint, Screen, print},
     },
     node::{
-        apply,
-        file::Backup,
-        is_same_file,
+        apply, is_same_file,
         kubelet::Kubelet,
         plan::{self, Plan, Step},
         sameness::{self, Proof},
@@ -113,10 +111,10 @@ fn done(plan: &Plan<'_>, mut text: String, is_dry: bool, screen: Screen) -> Resu
     for change in &plan.changes {
         let (path, backup) = (change.file.path().display(), change.file.backup_path());
         let _ = match change.step {
-            Step::Replace(Backup::Make) => {
+            Step::Replace => {
                 writeln!(text, "changed {path}; the former file is {}", backup.display())
             }
-            Step::Replace(_) => writeln!(text, "changed {path}"),
+            Step::SetBack => writeln!(text, "changed {path}"),
             Step::Restore => writeln!(text, "restored {path} from its backup"),
             Step::Forget => writeln!(text, "removed {}", backup.display()),
         };
