@@ -98,6 +98,9 @@ pub(crate) enum KubeletError {
         "several kubelets are running (pids {0}): say which configuration is meant with --kubelet-config FILE"
     )]
     Several(String),
+    /// The file that was named is not there.
+    #[error("{0} does not exist: name the kubelet's configuration file with --kubelet-config")]
+    Missing(PathBuf),
     /// A folder of drop-ins cannot be read.
     #[error("cannot read the folder {0}: {1}")]
     Folder(PathBuf, #[source] io::Error),
@@ -134,6 +137,9 @@ impl Kubelet {
         let config = given(&places.config, "--config").unwrap_or_else(|| root.at(Path::new(CONFIG)));
         let mut files = Vec::new();
         files.extend(ConfigFile::open(&config)?);
+        if files.is_empty() && places.config.is_some() {
+            return Err(KubeletError::Missing(config));
+        }
         if let Some(folder) = given(&places.config_dir, "--config-dir") {
             let mut paths = Vec::new();
             drop_ins(&folder, 0, &mut paths).map_err(|error| KubeletError::Folder(folder.clone(), error))?;
@@ -166,6 +172,11 @@ impl Kubelet {
             found = value.map(|value| (file, value)).or(found);
         }
         Ok(found)
+    }
+
+    /// Whether a flag decides, as far as we can know: that of its process, or, while it does not run, that in a file.
+    pub(crate) fn is_by_flag(&self) -> bool {
+        self.running_flag.is_some() || self.pid.is_none() && !self.flags.is_empty()
     }
 
     /// Whether there is any sign of it on this node.
@@ -209,12 +220,17 @@ fn processes(root: &Root) -> Vec<(i32, Vec<String>)> {
 /// The texts of the kubelet's units, their drop-ins, and the files of variables: each once, the one that counts last. What
 /// cannot be read is left out.
 fn unit_files(root: &Root) -> Vec<(PathBuf, String)> {
+    // Of files with one name, the one in the first folder counts.
     let mut paths: Vec<PathBuf> = Vec::new();
-    for folder in UNITS.iter().rev() {
+    for folder in UNITS {
         let folder = root.at(Path::new(folder));
-        paths.push(folder.join("kubelet.service"));
+        let mut of_folder = vec![folder.join("kubelet.service")];
         // Those of a folder that cannot be read are left out, too.
-        let _ = drop_ins(&folder.join("kubelet.service.d"), MAX_DEPTH, &mut paths);
+        let _ = drop_ins(&folder.join("kubelet.service.d"), MAX_DEPTH, &mut of_folder);
+        of_folder.retain(|path| {
+            path.is_file() && !paths.iter().any(|known| known.file_name() == path.file_name())
+        });
+        paths.extend(of_folder);
     }
     let mut texts = Vec::new();
     let mut seen = Vec::new();

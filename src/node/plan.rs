@@ -110,11 +110,10 @@ pub(crate) fn switch<'a>(
 ) -> Result<Plan<'a>, PlanError> {
     let mut plan = Plan::default();
     let is_target = |endpoint: &str| root.is_same_socket(endpoint, target);
-    check_flags(kubelet, target, is_target)?;
+    plan.check_flags(kubelet, target, is_target)?;
     let setting = kubelet.setting()?;
-    let is_by_flag = !kubelet.flags.is_empty() || kubelet.running_flag.is_some();
     match (setting, kubelet.files.first()) {
-        _ if is_by_flag => {
+        _ if kubelet.is_by_flag() => {
             plan.notes.push(format!("the kubelet points at criprobe already, by its flag {FLAG}"))
         }
         (Some((file, value)), _) if is_target(&value) => {
@@ -180,7 +179,7 @@ pub(crate) fn revert<'a>(
 ) -> Result<Plan<'a>, PlanError> {
     let mut plan = Plan::default();
     let wanted = to.unwrap_or("the runtime's own socket");
-    check_flags(kubelet, wanted, |endpoint| !root.is_same_socket(endpoint, target))?;
+    plan.check_flags(kubelet, wanted, |endpoint| !root.is_same_socket(endpoint, target))?;
     for file in &kubelet.files {
         plan.set_back(root, file, &[kubelet::KEY], target, to)?;
     }
@@ -204,20 +203,31 @@ pub(crate) fn crictl_settings(file: &ConfigFile) -> Result<(Option<String>, Opti
     read().map_err(content(file))
 }
 
-fn check_flags(kubelet: &Kubelet, wanted: &str, is_right: impl Fn(&str) -> bool) -> Result<(), PlanError> {
-    if let Some(flag) = kubelet.flags.iter().find(|flag| !is_right(&flag.value)) {
-        return Err(PlanError::Flag { flag: flag.clone(), wanted: wanted.to_owned() });
-    }
-    match (&kubelet.running_flag, kubelet.pid) {
-        (Some(value), Some(pid)) if kubelet.flags.is_empty() && !is_right(value) => {
-            let (value, wanted) = (value.clone(), wanted.to_owned());
-            Err(PlanError::RunningFlag { kubelet: kubelet::named(pid), value, wanted })
-        }
-        _ => Ok(()),
-    }
-}
-
 impl<'a> Plan<'a> {
+    /// Makes sure that no flag says something else.
+    fn check_flags(
+        &mut self,
+        kubelet: &Kubelet,
+        wanted: &str,
+        is_right: impl Fn(&str) -> bool,
+    ) -> Result<(), PlanError> {
+        let wrong = kubelet.flags.iter().find(|flag| !is_right(&flag.value));
+        match (wrong, &kubelet.running_flag, kubelet.pid) {
+            (Some(flag), None, Some(pid)) => {
+                let (kubelet, file, line) = (kubelet::named(pid), flag.file.display(), flag.line);
+                self.notes
+                    .push(format!("{file}:{line} contains {FLAG}, but {kubelet} was started without it"));
+                Ok(())
+            }
+            (Some(flag), _, _) => Err(PlanError::Flag { flag: flag.clone(), wanted: wanted.to_owned() }),
+            (None, Some(value), Some(pid)) if kubelet.flags.is_empty() && !is_right(value) => {
+                let (value, wanted) = (value.clone(), wanted.to_owned());
+                Err(PlanError::RunningFlag { kubelet: kubelet::named(pid), value, wanted })
+            }
+            (None, _, _) => Ok(()),
+        }
+    }
+
     fn set(&mut self, file: &'a ConfigFile, keys: &[&str], value: &str) -> Result<(), PlanError> {
         let text = all_set(file.text(), keys, Some(value)).map_err(content(file))?;
         self.push(file, text, Step::Replace);

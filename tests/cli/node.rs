@@ -78,7 +78,7 @@ impl Node {
 
     /// Only these two files are there.
     fn reset(&self, kubelet: &str, crictl: &str) {
-        for folder in ["etc", "var", "proc", "usr"] {
+        for folder in ["etc", "var", "proc", "usr", "lib"] {
             let _ = fs::remove_dir_all(self.at(folder));
         }
         self.write(KUBELET, kubelet);
@@ -277,7 +277,12 @@ fn of_a_file_that_changed_since_only_the_endpoint_is_set_back() {
 fn what_cannot_be_done_is_said_in_one_line_and_nothing_is_done() {
     type Break = fn(&Node);
     let node = Node::start();
-    let rows: [(&str, Break, &str); 18] = [
+    let rows: [(&str, Break, &str); 19] = [
+        (
+            "switch --kubelet-config /nowhere.yaml",
+            |_| (),
+            "/nowhere.yaml does not exist: name the kubelet's configuration",
+        ),
         (
             "switch",
             |node| node.write(KUBELET, "a: [\n"),
@@ -447,6 +452,31 @@ fn the_drop_in_that_counts_is_the_one_that_is_changed() {
     assert!(status.contains("kubelet[77]") && status.contains("10-runtime.conf:3"), "{status}");
     node.works("revert");
     assert_eq!(node.files(), before);
+}
+
+#[test]
+fn a_flag_that_is_not_in_effect_is_no_obstacle() {
+    let node = Node::start();
+    // Another unit of the same name takes precedence.
+    node.reset(CONFIG, CRICTL_CONFIG);
+    let unit = "[Service]\nExecStart=/usr/bin/kubelet";
+    node.write("lib/systemd/system/kubelet.service", &format!("{unit} --container-runtime-endpoint=OLD\n"));
+    node.write("etc/systemd/system/kubelet.service", &format!("{unit} $ARGS\n"));
+    node.works("switch");
+    assert_eq!(node.read(KUBELET), long(&CONFIG.replace("OLD", "NEW")));
+    node.works("revert");
+    // The kubelet runs without it.
+    node.write("etc/default/kubelet", "ARGS=--container-runtime-endpoint=OLD\n");
+    assert!(node.fails("switch", 1).contains("ROOT/etc/default/kubelet:1: the flag"));
+    kubelet_runs(&node, 77, "kubelet --v=2");
+    let done = node.works("switch");
+    assert!(
+        done.contains(
+            "kubelet:1 contains --container-runtime-endpoint, but kubelet[77] was started without it"
+        ),
+        "{done}"
+    );
+    assert_eq!(node.read(KUBELET), long(&CONFIG.replace("OLD", "NEW")));
 }
 
 #[test]

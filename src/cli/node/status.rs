@@ -140,10 +140,9 @@ fn kubelet(site: &Site) -> PointerView {
     match Kubelet::find(&site.root, &site.places) {
         Err(error) => unknown(error.to_string(), None),
         Ok(kubelet) => {
-            let by_flag = kubelet
-                .flags
-                .last()
-                .map(|flag| (flag.value.clone(), format!("{}:{}", flag.file.display(), flag.line)));
+            let flag = kubelet.flags.last().filter(|_| kubelet.is_by_flag());
+            let by_flag =
+                flag.map(|flag| (flag.value.clone(), format!("{}:{}", flag.file.display(), flag.line)));
             let running = kubelet.running_flag.clone().map(|value| (value, "the running kubelet".to_owned()));
             let backup = kubelet.files.iter().map(ConfigFile::backup_path).find(|path| path.exists());
             let by_file = || match kubelet.setting() {
