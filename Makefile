@@ -65,6 +65,8 @@ check: toolchain
 	cargo clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET) --no-default-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc -p criprobe -p criprobe-wire --no-deps --locked --document-private-items --features faults
 	set -e; for script in $(SCRIPTS); do sh -n $$script; done
+	@if command -v shellcheck >/dev/null; then shellcheck -s sh -x -P SCRIPTDIR $(SCRIPTS); \
+		else echo "shellcheck is not installed: scripts were only parsed"; fi
 	bash -n .ci/run
 
 proto: toolchain
