@@ -47,7 +47,7 @@ present() {
 content() {
     case $1 in
         "$HOME_DIR/bin/criprobe") cat "$NEW" ;;
-        "$UNITS_DIR"/*) sed "s|/usr/bin/criprobe|$HOME_DIR/bin/criprobe|" "$SOURCE/units/${1##*/}" ;;
+        "$UNITS_DIR"/*) sed "s|/usr/bin/criprobe|$HOME_DIR/bin/criprobe|g" "$SOURCE/units/${1##*/}" ;;
         "$CONFIG_DIR/config.yaml") cat "$CONFIG/config.yaml" ;;
         "$CONFIG_DIR"/conf.d/fleet-*) cat "$RULES/${1##*/fleet-}" ;;
     esac
