@@ -257,9 +257,6 @@ fn text(view: &NodeView, context: &Context, limit: Option<usize>) -> String {
             plain(one.endpoint.as_deref().unwrap_or("-")),
             plain(if from.is_empty() { "-" } else { from }),
         ]);
-        if let Some(backup) = &one.backup {
-            pointers.note(plain(&format!("the former file is {}", backup.display())));
-        }
     }
     let mut sockets = Table::new(vec![
         column("SOCKET", Tight::Stays),
@@ -283,6 +280,9 @@ fn text(view: &NodeView, context: &Context, limit: Option<usize>) -> String {
         ]);
     }
     let mut lines = pointers.render(context.screen, limit);
+    for backup in [&view.kubelet, &view.crictl].into_iter().filter_map(|one| one.backup.as_ref()) {
+        lines.push(format!("the former file is {}", printable(&shown(backup))));
+    }
     if !view.sockets.is_empty() {
         lines.push(String::new());
         lines.extend(sockets.render(context.screen, limit));
