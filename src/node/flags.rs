@@ -12,14 +12,13 @@ pub(crate) struct FlagLine {
 
 /// Of a process: the last value, which is the one that counts.
 pub(crate) fn of_words(words: &[String], flag: &str) -> Option<String> {
-    let values = words.iter().enumerate().filter_map(|(index, word)| {
+    words.iter().enumerate().rev().find_map(|(index, word)| {
         match word.strip_prefix(flag)?.strip_prefix('=') {
             Some(value) => Some(value.to_owned()),
             None if word == flag => words.get(index + 1).cloned(),
             None => None,
         }
-    });
-    values.last()
+    })
 }
 
 /// Of a unit or an environment file, in order. Comments do not count.

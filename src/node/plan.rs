@@ -114,7 +114,7 @@ pub(crate) fn switch<'a>(
     let setting = kubelet.setting()?;
     match (setting, kubelet.files.first()) {
         _ if kubelet.is_by_flag() => {
-            plan.notes.push(format!("the kubelet points at criprobe already, by its flag {FLAG}"))
+            plan.notes.push(format!("the kubelet points at criprobe already, by its flag {FLAG}"));
         }
         (Some((file, value)), _) if is_target(&value) => {
             plan.notes.push(format!("{}: the kubelet points at criprobe already", file.path().display()));
