@@ -16,7 +16,7 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 # The build that the tests use: unoptimised, with fault injection.
 CRIPROBE = $(TARGET)/debug/criprobe
 DEMO_ARGS = $(if $(FOR),--for $(FOR)) $(ARGS)
-SCRIPTS = $(wildcard tests/lab/*.sh packaging/*.sh packaging/rpm/*.sh) packaging/deb/postinst packaging/deb/postrm packaging/deb/prerm
+SCRIPTS = $(wildcard tests/lab/*.sh packaging/*.sh packaging/rpm/*.sh packaging/kubernetes/*.sh) packaging/deb/postinst packaging/deb/postrm packaging/deb/prerm
 
 FUZZ_TARGETS = $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 FUZZ_SECONDS = $(patsubst %s,%,$(or $(FOR),60))
@@ -60,16 +60,19 @@ test: toolchain
 	@tests/lab/run-tests.sh --locked $(ARGS)
 
 # The second clippy checks what users install, without `faults`. It has tokio's feature because the tests do, so that no
-# dependency is checked again. criprobe-proto is checked alone for the same reason.
+# dependency is checked again. criprobe-proto and criprobe-fleet are checked alone for the same reason.
 check: toolchain
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy -p criprobe -p criprobe-wire -p criprobe-bench --all-targets --locked -- -D warnings
 	cargo clippy --features tokio/test-util --locked -- -D warnings
 	cargo clippy -p criprobe-proto --all-targets --locked -- -D warnings
+	cargo clippy -p criprobe-fleet --all-targets --locked -- -D warnings
 	cargo clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET) --no-default-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc -p criprobe -p criprobe-wire --no-deps --locked --document-private-items --features faults
 	set -e; for script in $(SCRIPTS); do sh -n $$script; done
+	@if command -v shellcheck >/dev/null; then shellcheck -s sh -x -P SCRIPTDIR $(SCRIPTS); \
+		else echo "shellcheck is not installed: scripts were only parsed"; fi
 	bash -n .ci/run
 
 proto: toolchain

@@ -19,6 +19,7 @@ mod exits;
 mod format;
 mod help;
 pub(crate) mod live;
+mod node;
 mod nothing;
 mod phases;
 mod pods;
@@ -102,6 +103,7 @@ Start here:
   criprobe trace --method 'Exec*'       watch the commands that clients run in containers
   criprobe top                          watch what runs now, and what execs cost
   criprobe run default/web/app --http-get http://:8080/healthz
+  criprobe node switch                  point this node's kubelet and crictl at the daemon
   criprobe check deploy/                show the probes that these manifests would produce
 
 'criprobe help VERB' shows the options of a verb, with examples. Exit codes: 0 success, 1 a probe is
@@ -164,6 +166,8 @@ enum Question {
     Wait(wait::WaitArgs),
     /// Print this node's probe commands as an exception list for Falco or Tetragon
     Allowlist(allowlist::AllowlistArgs),
+    /// Point this node's kubelet and crictl at criprobe, or back; show who is connected
+    Node(node::NodeArgs),
     /// Show the configuration in effect and where it comes from, or the commented defaults
     Config(config::ConfigArgs),
     /// Show the versions of this program and of the daemon
@@ -310,6 +314,7 @@ impl Request {
             Question::Trigger(arguments) => arguments.run(&context).await,
             Question::Wait(arguments) => arguments.run(&context).await,
             Question::Allowlist(arguments) => arguments.run(&context).await,
+            Question::Node(arguments) => arguments.run(&context).await,
             Question::Config(arguments) => arguments.run(&context).await,
             Question::Version(arguments) => arguments.run(&context).await,
         }

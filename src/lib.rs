@@ -16,6 +16,7 @@ mod handler;
 pub mod inventory;
 mod listen;
 mod manager;
+mod node;
 mod observed;
 mod phases;
 pub mod prober;

@@ -139,6 +139,11 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "tap",
         ],
     ),
+    // Which socket a node's kubelet and crictl use, and how that is changed. Asks both runtimes as any client would.
+    (
+        "node",
+        &["config::socket", "document", "peer", "runtime::Runtime", "runtime::Version", "runtime::lists"],
+    ),
     // What a node would do with files, shown without one: shares the views, so that a definition looks the same.
     ("check", &["config", "document", "ids", "inventory::pod", "report::view", "spec"]),
     (
@@ -150,6 +155,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "config::socket",
             "duration",
             "ids",
+            "node",
             "report::filter",
             "report::lookup",
             "report::printable",
@@ -215,6 +221,8 @@ const PURE: &[&str] = &[
     "inventory/fact.rs",
     "inventory/model",
     "inventory/pod.rs",
+    "node/edit",
+    "node/flags.rs",
     "observed/",
     "prober/containers.rs",
     "prober/pool.rs",

@@ -7,6 +7,7 @@ mod arguments;
 mod check;
 mod completion;
 mod live;
+mod node;
 mod streams;
 #[path = "../support/terminal.rs"]
 mod terminal;

@@ -33,6 +33,7 @@ RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} cargo test "$@" -p cri
 cargo test "$@" $others
 cargo test "$@" --doc
 cargo test "$@" -p criprobe-proto
+cargo test "$@" -p criprobe-fleet
 
 page=", those of the page in a browser"
 unseen=$(tests/lab/browser.sh check) && unseen=
