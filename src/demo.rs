@@ -37,6 +37,7 @@ mod guard;
 mod ids;
 mod images;
 mod log;
+mod methods;
 mod node;
 mod place;
 pub mod pods;

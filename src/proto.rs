@@ -1,6 +1,7 @@
 //! The protocols that criprobe speaks, generated from `proto/`; what `Debug` shows of them; how much of a message is kept;
-//! and the readers for messages that arrive in pieces.
+//! calls whose messages are passed on in their encoded form; and the readers for messages that arrive in pieces.
 
+pub mod encoded;
 pub mod exec;
 pub mod grpc;
 pub mod trim;

@@ -42,8 +42,7 @@ impl Client {
     /// # Errors
     /// The daemon is not there, refuses, or answers something else.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
-        let body = self.in_time(async { self.whole(self.open(path).await?).await }).await?;
-        serde_json::from_slice(&body).map_err(|error| self.foreign(&error.to_string()))
+        self.read(&self.answer(self.request(Method::GET, path, Bytes::new())?).await?)
     }
 
     /// Has something done, and gets a view of how it is then.
@@ -56,8 +55,7 @@ impl Client {
         body: &serde_json::Value,
     ) -> Result<T, Error> {
         let request = self.request(Method::POST, path, body_of(body))?;
-        let body = self.in_time(async { self.whole(self.send(request).await?).await }).await?;
-        serde_json::from_slice(&body).map_err(|error| self.foreign(&error.to_string()))
+        self.read(&self.answer(request).await?)
     }
 
     /// Has something tried that may take its time, and gets a view of how it went. Dropped, it is given up.
@@ -70,8 +68,7 @@ impl Client {
         body: &serde_json::Value,
     ) -> Result<T, Error> {
         let request = self.request(Method::POST, path, body_of(body))?;
-        let body = self.whole(self.send(request).await?).await?;
-        serde_json::from_slice(&body).map_err(|error| self.foreign(&error.to_string()))
+        self.read(&self.late_answer(request).await?)
     }
 
     /// Asks for a stream of views, one a line.
@@ -81,6 +78,19 @@ impl Client {
     pub(super) async fn lines(&self, path: &str) -> Result<Lines<'_>, Error> {
         let response = self.in_time(self.open(path)).await?;
         Ok(Lines { client: self, body: response.into_body(), buffer: BytesMut::new(), scanned: 0 })
+    }
+
+    /// What is answered in time. Not generic, as is all that is called here: its code then exists once.
+    async fn answer(&self, request: Request<Full<Bytes>>) -> Result<Bytes, Error> {
+        self.in_time(self.late_answer(request)).await
+    }
+
+    async fn late_answer(&self, request: Request<Full<Bytes>>) -> Result<Bytes, Error> {
+        self.whole(self.send(request).await?).await
+    }
+
+    fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Error> {
+        serde_json::from_slice(body).map_err(|error| self.foreign(&error.to_string()))
     }
 
     async fn open(&self, path: &str) -> Result<Response<Incoming>, Error> {

@@ -4,6 +4,12 @@ use serde::Serialize;
 
 use crate::report::printable::{is_steering, printable_json};
 
+mod value;
+
+use value::Value;
+
+const INVARIANT: &str = "views are maps with text keys, which always serialise";
+
 /// How to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
@@ -19,25 +25,31 @@ pub(super) enum Format {
 
 /// One view as indented JSON.
 pub(super) fn json<T: Serialize>(view: &T) -> String {
-    let json =
-        serde_json::to_string_pretty(view).expect("views are maps with text keys, which always serialise");
+    let json = serde_json::to_string_pretty(&Value::of(&written(view))).expect(INVARIANT);
     printable_json(&json).into_owned() + "\n"
 }
 
 /// One view as a line of JSON.
 pub(super) fn json_line<T: Serialize>(view: &T) -> String {
-    let json = serde_json::to_string(view).expect("views are maps with text keys, which always serialise");
-    printable_json(&json).into_owned() + "\n"
+    printable_json(&written(view)).into_owned() + "\n"
 }
 
 /// One view as YAML.
 pub(super) fn yaml<T: Serialize>(view: &T) -> String {
-    let invariant = "views are maps with text keys, which always serialise";
-    let mut yaml = serde_saphyr::to_string(view).expect(invariant);
+    value_as_yaml(&Value::of(&written(view)))
+}
+
+/// One view as the API writes it: all formats are made of this, so that the code that writes a view exists once.
+fn written<T: Serialize>(view: &T) -> String {
+    serde_json::to_string(view).expect(INVARIANT)
+}
+
+fn value_as_yaml(value: &Value) -> String {
+    let mut yaml = serde_saphyr::to_string(value).expect(INVARIANT);
     if yaml.contains(|character| character != '\n' && is_steering(character)) {
         // The crate escapes only some of these characters, and only where it needs quotes for another reason.
         let options = serde_saphyr::ser_options! { quote_all: true };
-        yaml = inert(&serde_saphyr::to_string_with_options(view, options).expect(invariant));
+        yaml = inert(&serde_saphyr::to_string_with_options(value, options).expect(INVARIANT));
     }
     if !yaml.ends_with('\n') {
         yaml.push('\n');
@@ -114,6 +126,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn values_of_every_kind_stay_what_and_where_they_are() {
+        let json = r#"{"b":[null,true,-1,18446744073709551615,0.031,10.0,"x",[],{}],"a":{"d":"","c":1}}"#;
+        assert_eq!(serde_json::to_string(&Value::of(json)).unwrap(), json);
+    }
 
     #[test]
     fn json_says_the_same_without_steering_a_terminal() {

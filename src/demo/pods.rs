@@ -1,12 +1,16 @@
 //! Creates and removes the pods of the demo scenario through any CRI channel: the embedded runtime's, containerd's, or
 //! criprobe's own socket in front of either. `scenario` defines the pods.
 
+use prost::Message;
 use tonic::{Code, Status, transport::Channel};
 
 use super::RUNTIME_VERSION;
 use crate::{
     ids::{ContainerId, PodUid, SandboxId},
-    proto::cri::{self, runtime_service_client::RuntimeServiceClient},
+    proto::{
+        cri::{self, runtime_service_server::SERVICE_NAME},
+        encoded,
+    },
 };
 
 mod scenario;
@@ -59,9 +63,8 @@ pub struct PodsError {
 /// # Errors
 /// The first call that failed; what was created until then is removed again.
 pub async fn create_pods(channel: Channel, image: &str, run_id: &str) -> Result<DemoPods, PodsError> {
-    let mut client = RuntimeServiceClient::new(channel.clone());
     let mut pods = DemoPods::default();
-    match create_all(&mut client, image, run_id, &mut pods).await {
+    match create_all(&channel, image, run_id, &mut pods).await {
         Ok(()) => Ok(pods),
         Err(error) => {
             if let Err(left) = remove_pods(channel, &pods).await {
@@ -77,34 +80,33 @@ pub async fn create_pods(channel: Channel, image: &str, run_id: &str) -> Result<
 /// # Errors
 /// The first call that failed; the other pods are removed nevertheless.
 pub async fn remove_pods(channel: Channel, pods: &DemoPods) -> Result<(), PodsError> {
-    let mut client = RuntimeServiceClient::new(channel);
     let mut result = Ok(());
     for pod in pods.iter() {
-        result = result.and(remove(&mut client, pod).await);
+        result = result.and(remove(&channel, pod).await);
     }
     result
 }
 
 async fn create_all(
-    client: &mut RuntimeServiceClient<Channel>,
+    channel: &Channel,
     image: &str,
     run_id: &str,
     pods: &mut DemoPods,
 ) -> Result<(), PodsError> {
-    let version = client.version(cri::VersionRequest::default()).await;
-    let version = version.map_err(failed("Version", "steady"))?.into_inner();
+    let version: cri::VersionResponse =
+        call(channel, "Version", "steady", &cri::VersionRequest::default()).await?;
     let surroundings = match version.runtime_version == RUNTIME_VERSION {
         true => Surroundings::Embedded,
         false => Surroundings::Busybox,
     };
     for pod in scenario::pods(surroundings) {
-        create(client, &pod, image, run_id, pods).await?;
+        create(channel, &pod, image, run_id, pods).await?;
     }
     Ok(())
 }
 
 async fn create(
-    client: &mut RuntimeServiceClient<Channel>,
+    channel: &Channel,
     pod: &DemoPod,
     image: &str,
     run_id: &str,
@@ -112,8 +114,8 @@ async fn create(
 ) -> Result<(), PodsError> {
     let sandbox_config = pod.sandbox_config(run_id);
     let request = cri::RunPodSandboxRequest { config: Some(sandbox_config.clone()), ..Default::default() };
-    let sandbox = client.run_pod_sandbox(request).await.map_err(failed("RunPodSandbox", pod.name))?;
-    let pod_sandbox_id = sandbox.into_inner().pod_sandbox_id;
+    let sandbox: cri::RunPodSandboxResponse = call(channel, "RunPodSandbox", pod.name, &request).await?;
+    let pod_sandbox_id = sandbox.pod_sandbox_id;
     let sandbox_id = SandboxId::from(pod_sandbox_id.as_str());
     pods.0.push(CreatedPod {
         name: pod.name,
@@ -127,32 +129,39 @@ async fn create(
         config: Some(pod.container_config(image, run_id)),
         sandbox_config: Some(sandbox_config),
     };
-    let container = client.create_container(request).await.map_err(failed("CreateContainer", pod.name))?;
-    let container_id = container.into_inner().container_id;
+    let container: cri::CreateContainerResponse =
+        call(channel, "CreateContainer", pod.name, &request).await?;
+    let container_id = container.container_id;
     if let Some(created) = pods.0.last_mut() {
         created.container_id = Some(ContainerId::from(container_id.as_str()));
     }
     let request = cri::StartContainerRequest { container_id };
-    client.start_container(request).await.map_err(failed("StartContainer", pod.name))?;
+    let _: cri::StartContainerResponse = call(channel, "StartContainer", pod.name, &request).await?;
     Ok(())
 }
 
-async fn remove(client: &mut RuntimeServiceClient<Channel>, pod: &CreatedPod) -> Result<(), PodsError> {
+async fn remove(channel: &Channel, pod: &CreatedPod) -> Result<(), PodsError> {
     let pod_sandbox_id = pod.sandbox_id.to_string();
     let request = cri::StopPodSandboxRequest { pod_sandbox_id: pod_sandbox_id.clone() };
-    or_gone(client.stop_pod_sandbox(request).await).map_err(failed("StopPodSandbox", pod.name))?;
+    or_gone::<cri::StopPodSandboxResponse>(call(channel, "StopPodSandbox", pod.name, &request).await)?;
     let request = cri::RemovePodSandboxRequest { pod_sandbox_id };
-    or_gone(client.remove_pod_sandbox(request).await).map_err(failed("RemovePodSandbox", pod.name))
+    or_gone::<cri::RemovePodSandboxResponse>(call(channel, "RemovePodSandbox", pod.name, &request).await)
 }
 
 /// What is gone is as good as removed: containerd 1.6 answers NotFound where CRI asks for success.
-fn or_gone<T>(answer: Result<T, Status>) -> Result<(), Status> {
+fn or_gone<T>(answer: Result<T, PodsError>) -> Result<(), PodsError> {
     match answer {
-        Err(status) if status.code() != Code::NotFound => Err(status),
+        Err(error) if error.source.code() != Code::NotFound => Err(error),
         Ok(_) | Err(_) => Ok(()),
     }
 }
 
-fn failed(call: &'static str, pod: &'static str) -> impl FnOnce(Status) -> PodsError {
-    move |source| PodsError { call, pod, source }
+async fn call<A: Message + Default>(
+    channel: &Channel,
+    call: &'static str,
+    pod: &'static str,
+    request: &impl Message,
+) -> Result<A, PodsError> {
+    let answer = encoded::call(channel, SERVICE_NAME, call, request).await;
+    answer.map_err(|source| PodsError { call, pod, source })
 }

@@ -19,28 +19,17 @@ use tokio::{
 };
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
-use tonic::{Status, body::Body, server::NamedService, transport::Server};
+use tonic::{Status, body::Body, transport::Server};
 use tower::Service;
 
 use super::{
     connection::Connection,
     faults::{self, Faults},
     images::Images,
+    methods::Services,
     service::Runtime,
 };
-use crate::{
-    clock,
-    proto::{
-        containerd::{
-            content::content_server::ContentServer, events_server::EventsServer,
-            tasks::tasks_server::TasksServer,
-        },
-        cri::{image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer},
-    },
-};
-
-/// 16 MiB: what kubelet, crictl and containerd take as one message; a longer request is refused.
-const MAX_MESSAGE: usize = 16 << 20;
+use crate::clock;
 
 /// 1,024 streams that a client reset before they were looked at; more end its connection (h2's own default is 20,
 /// which a test that cancels hundreds of calls at once would reach).
@@ -71,16 +60,7 @@ impl Serving {
     ) -> io::Result<Self> {
         let listener = bind(socket)?;
         let end = CancellationToken::new();
-        let poses_as_containerd = runtime.0.poses_as_containerd;
-        let gate = Gate {
-            events: poses_as_containerd.then(|| EventsServer::new(runtime.clone())),
-            tasks: poses_as_containerd.then(|| TasksServer::new(runtime.clone())),
-            runtime: RuntimeServiceServer::new(runtime).max_decoding_message_size(MAX_MESSAGE),
-            content: ContentServer::new(images.clone()),
-            images: ImageServiceServer::new(images).max_decoding_message_size(MAX_MESSAGE),
-            faults,
-            open_at,
-        };
+        let gate = Gate { services: Services { runtime, images }, faults, open_at };
         let served = Server::builder()
             .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
             .serve_with_incoming_shutdown(gate, accept(listener, end.clone()), end.clone().cancelled_owned());
@@ -145,17 +125,13 @@ async fn next_stream(listener: &UnixListener) -> UnixStream {
 /// Comes before all services: records each call, and applies its fault, if there is one.
 #[derive(Clone)]
 struct Gate {
-    runtime: RuntimeServiceServer<Runtime>,
-    images: ImageServiceServer<Images>,
-    content: ContentServer<Images>,
-    events: Option<EventsServer<Runtime>>,
-    tasks: Option<TasksServer<Runtime>>,
+    services: Services,
     faults: Faults,
     open_at: Instant,
 }
 
 impl Gate {
-    async fn pass(mut self, request: Request<Body>) -> Response<Body> {
+    async fn pass(self, request: Request<Body>) -> Response<Body> {
         let method = request.uri().path().rsplit('/').next().unwrap_or_default();
         let now = clock::now();
         let fault = self.faults.receive(method, now);
@@ -171,26 +147,11 @@ impl Gate {
         answer
     }
 
-    async fn handle(&mut self, mut request: Request<Body>) -> Response<Body> {
+    async fn handle(self, mut request: Request<Body>) -> Response<Body> {
         if let Some(uri) = renamed(request.uri()) {
             *request.uri_mut() = uri;
         }
-        let service = request.uri().path().split('/').nth(1).unwrap_or_default();
-        let answer = if service == RuntimeServiceServer::<Runtime>::NAME {
-            self.runtime.call(request).await
-        } else if service == ImageServiceServer::<Images>::NAME {
-            self.images.call(request).await
-        } else if service == ContentServer::<Images>::NAME {
-            self.content.call(request).await
-        } else if let Some(events) = self.events.as_mut().filter(|_| service == EventsServer::<Runtime>::NAME)
-        {
-            events.call(request).await
-        } else if let Some(tasks) = self.tasks.as_mut().filter(|_| service == TasksServer::<Runtime>::NAME) {
-            tasks.call(request).await
-        } else {
-            Ok(Status::unimplemented(format!("unknown service {service}")).into_http())
-        };
-        answer.unwrap_or_else(|never| match never {})
+        self.services.answer(request).await
     }
 }
 

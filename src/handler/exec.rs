@@ -21,7 +21,10 @@ use super::{Fault, Judgement, Outcome, go};
 use crate::{
     ids::ContainerId,
     phases::{ExecEnd, LONGEST_COMMAND, PhasesHandle},
-    proto::cri::{VersionRequest, runtime_service_client::RuntimeServiceClient},
+    proto::{
+        cri::{VersionRequest, VersionResponse, runtime_service_server::SERVICE_NAME},
+        encoded,
+    },
     results::{phases::PhasesSlot, text::BoundedText},
     runtime::socket::SocketError,
     spec::expand::{Expansion, Word},
@@ -246,8 +249,9 @@ impl Exec {
 
     /// Whether the runtime answers within so long, be it with an error of its own.
     async fn is_alive(&self, within: Duration) -> bool {
-        let mut client = RuntimeServiceClient::new(self.channel.clone());
-        match time::timeout(within, client.version(VersionRequest::default())).await {
+        let request = VersionRequest::default();
+        let version = encoded::call::<VersionResponse>(&self.channel, SERVICE_NAME, "Version", &request);
+        match time::timeout(within, version).await {
             Ok(Ok(_)) => true,
             // A status with a source is the connection's, not the runtime's.
             Ok(Err(status)) => status.code() != Code::Unavailable && status.source().is_none(),

@@ -3,17 +3,13 @@
 
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use prost::Message;
-use tonic::{
-    Request, Response, Status,
-    client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
-    codegen::http::uri::PathAndQuery,
-    transport::Channel,
-};
+use tonic::{Request, Response, Status, client::Grpc, codegen::http::uri::PathAndQuery, transport::Channel};
 
 use super::{of_cri, within};
+use crate::proto::encoded::Encoded;
+pub(super) use crate::proto::encoded::read;
 
 /// Whose service is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +34,6 @@ pub(super) async fn ask<A: Message + Default>(
     read(answer)
 }
 
-/// Decodes an answer.
-///
-/// # Errors
-/// It is malformed.
-pub(super) fn read<A: Message + Default>(answer: Bytes) -> Result<A, Status> {
-    A::decode(answer).map_err(|error| Status::internal(format!("failed to decode Protobuf message: {error}")))
-}
-
 /// Makes a call with a request that is sent as it is.
 ///
 /// # Errors
@@ -68,42 +56,4 @@ pub(super) async fn send(
         Ok(answer)
     };
     within(limit, request, call).await
-}
-
-/// Messages in their encoded form.
-#[derive(Clone, Copy, Debug)]
-struct Encoded;
-
-impl Codec for Encoded {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Encoded {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        out.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for Encoded {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, message: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(message.copy_to_bytes(message.remaining())))
-    }
 }

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tokio::time::interval;
-use tonic::transport::Channel;
+use tonic::{Status, transport::Channel};
 
 use crate::{
     demo::pods::{self, DemoPods},
-    proto::cri::{
-        ExecSyncRequest, ImageSpec, ImageStatusRequest, PullImageRequest,
-        image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient,
+    proto::{
+        cri::{
+            ExecSyncRequest, ExecSyncResponse, ImageSpec, ImageStatusRequest, ImageStatusResponse,
+            PullImageRequest, PullImageResponse, image_service_server, runtime_service_server,
+        },
+        encoded,
     },
 };
 
@@ -44,7 +47,6 @@ impl Stage {
     /// Runs a command in one pod after the other, as an agent on the node would. Leaves out the pod that is restarted,
     /// whose next container has an id of its own.
     pub(super) async fn act(&self) {
-        let mut client = RuntimeServiceClient::new(self.channel.clone());
         let mut pace = interval(PACE);
         let lasting: Vec<_> = self.pods.iter().filter(|pod| !pod.is_restarted).collect();
         for pod in lasting.iter().cycle() {
@@ -53,7 +55,9 @@ impl Stage {
             let cmd = ["sh", "-c", "date; test -e healthy"].map(str::to_owned).to_vec();
             let request = ExecSyncRequest { container_id: container.to_string(), cmd, timeout: 5 };
             // Whatever it answers is what the demo shows.
-            let _ = client.exec_sync(request).await;
+            let _: Result<ExecSyncResponse, _> =
+                encoded::call(&self.channel, runtime_service_server::SERVICE_NAME, "ExecSync", &request)
+                    .await;
         }
         std::future::pending::<()>().await;
     }
@@ -66,24 +70,28 @@ impl Stage {
 
 /// An image to make containers from; pulled where none is there. The embedded runtime takes any name.
 pub(super) async fn image(channel: Channel, is_embedded: bool) -> anyhow::Result<String> {
-    let mut client = ImageServiceClient::new(channel);
     let spec = |image: &str| Some(ImageSpec { image: image.to_owned(), ..ImageSpec::default() });
     let first = IMAGES[0];
     if is_embedded {
-        client.pull_image(PullImageRequest { image: spec(first), ..PullImageRequest::default() }).await?;
+        pull(&channel, spec(first)).await?;
         return Ok(first.to_owned());
     }
     for image in IMAGES {
         let request = ImageStatusRequest { image: spec(image), verbose: false };
-        if client.image_status(request).await?.into_inner().image.is_some() {
+        let status: ImageStatusResponse =
+            encoded::call(&channel, image_service_server::SERVICE_NAME, "ImageStatus", &request).await?;
+        if status.image.is_some() {
             return Ok(image.to_owned());
         }
     }
     let last = IMAGES[IMAGES.len() - 1];
-    if let Err(status) =
-        client.pull_image(PullImageRequest { image: spec(last), ..PullImageRequest::default() }).await
-    {
+    if let Err(status) = pull(&channel, spec(last)).await {
         bail!("the runtime has no busybox image and cannot pull {last}: {}", status.message());
     }
     Ok(last.to_owned())
+}
+
+async fn pull(channel: &Channel, image: Option<ImageSpec>) -> Result<PullImageResponse, Status> {
+    let request = PullImageRequest { image, ..PullImageRequest::default() };
+    encoded::call(channel, image_service_server::SERVICE_NAME, "PullImage", &request).await
 }
