@@ -64,7 +64,9 @@ async fn every_method_that_is_written_down_is_served() {
     let mut count = 0;
     for file in written.file.iter().filter(|file| !file.package().starts_with("grpc.health")) {
         for service in &file.service {
-            for method in service.method.iter().map(|method| method.name()).chain(["NoMethod"]) {
+            for method in
+                service.method.iter().map(prost_types::MethodDescriptorProto::name).chain(["NoMethod"])
+            {
                 let path = format!("/{}.{}/{method}", file.package(), service.name());
                 let mut client = tonic::client::Grpc::new(channel.clone());
                 client.ready().await.unwrap();
