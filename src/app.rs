@@ -25,7 +25,7 @@ mod source;
 mod state;
 mod trace_log;
 
-use std::{env, fmt::Display, sync::Arc, time::Duration};
+use std::{env, fmt::Display, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use tokio::{
@@ -51,7 +51,8 @@ const LEFT_OVER: Duration = Duration::from_secs(1);
 /// without: then it drains and fails, so that the service manager restarts it.
 pub fn serve(args: ServeArgs) -> Exit {
     // First: the numbers of these descriptors may belong to other files later.
-    let passed = Passed::take();
+    let mut passed = Passed::take();
+    let handover = passed.as_mut().ok().and_then(Passed::take_handover);
     let is_by_flag = args.listen.is_some() || args.runtime.is_some();
     let overrides = Overrides::from_environment(|name| env::var(name).ok())
         .flag(Key::Listen, args.listen)
@@ -91,12 +92,16 @@ pub fn serve(args: ServeArgs) -> Exit {
     }
     let reloading = Reloading { source, threshold, requests: Arc::default() };
     let ran = background().and_then(|runtime| {
-        let ran = runtime.block_on(run(loaded, reloading, passed));
-        runtime.shutdown_timeout(LEFT_OVER);
+        let ran = runtime.block_on(run(loaded, reloading, passed, handover));
+        match ran {
+            // The next process waits for this one's end.
+            Ok(End::HandedOver) => runtime.shutdown_background(),
+            _ => runtime.shutdown_timeout(LEFT_OVER),
+        }
         ran
     });
     let exit = match &ran {
-        Ok(()) => Exit::Fine,
+        Ok(_) => Exit::Fine,
         Err(error) if is_runtime_itself(error) && is_by_flag => Exit::Usage,
         Err(error) if is_runtime_itself(error) => Exit::Configuration,
         Err(_) => Exit::Failed,
@@ -111,17 +116,41 @@ fn is_runtime_itself(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(StartError::is_runtime_itself)
 }
 
-async fn run(loaded: Loaded, reloading: Reloading, passed: Option<PassedSocket>) -> anyhow::Result<()> {
+/// How a daemon ended that was asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Its connections are over.
+    Drained,
+    /// Its connections are kept for the next process.
+    HandedOver,
+}
+
+async fn run(
+    loaded: Loaded,
+    reloading: Reloading,
+    passed: Option<PassedSocket>,
+    handover: Option<OwnedFd>,
+) -> anyhow::Result<End> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let requests: Arc<Notify> = reloading.requests.clone();
-    let mut daemon = Daemon::start(loaded, Some(reloading), passed)?;
+    let mut replace = signal(SignalKind::user_defined1()).context("cannot listen for SIGUSR1")?;
+    if handover.is_some() {
+        // Before a byte moves: another process that took over the same connections would send it twice.
+        manager::send(vec![Notice::TakenOver]).await;
+    }
+    let mut daemon = Daemon::start(loaded, Some(reloading), passed, handover)?;
     manager::send(vec![Notice::Ready]).await;
     let name = loop {
         tokio::select! {
             _ = terminate.recv() => break "SIGTERM",
             _ = interrupt.recv() => break "SIGINT",
+            _ = replace.recv() => {
+                tracing::info!(signal = "SIGUSR1", "handing connections over to the next process");
+                manager::send(vec![Notice::status("handing connections over to the next process")]).await;
+                return Ok(daemon.hand_over().await);
+            }
             _ = hangup.recv() => {
                 tracing::info!(signal = "SIGHUP", "reloading the configuration");
                 requests.notify_one();
@@ -137,7 +166,7 @@ async fn run(loaded: Loaded, reloading: Reloading, passed: Option<PassedSocket>)
     tracing::info!(signal = name, "draining");
     manager::send(vec![Notice::Stopping, Notice::status("draining: calls in flight end")]).await;
     daemon.drain().await;
-    Ok(())
+    Ok(End::Drained)
 }
 
 /// 2: the threads of everything but the relay, so that a list of a thousand containers holds up no probe.

@@ -2,10 +2,11 @@
 //! Speaks the protocol of sd_listen_fds(3) and sd_notify(3) through the crate sd-notify. Without a manager, it does nothing.
 
 use std::{
+    env,
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     os::{
-        fd::{AsRawFd, OwnedFd, RawFd},
+        fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd, RawFd},
         unix::net::{UnixDatagram, UnixListener},
     },
     path::{Path, PathBuf},
@@ -16,8 +17,9 @@ use nix::{
     sys::socket::{ControlMessage, MsgFlags, sendmsg},
     unistd::close,
 };
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketType, recvmsg, sockopt,
+use rustix::{
+    event::{PollFd, PollFlags, Timespec},
+    net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketType, recvmsg, sockopt},
 };
 use sd_notify::NotifyState;
 use tokio::{task::spawn_blocking, time::timeout};
@@ -26,6 +28,12 @@ use crate::listen;
 
 /// 1 s: how long a notice may take. A manager that hangs must not hold up anything.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// 500 ms: how long the manager may take to store a descriptor. Clients wait meanwhile.
+const STORING: Duration = Duration::from_millis(500);
+
+/// The name under which the manager keeps the connections between two processes.
+const HANDOVER: &str = "criprobe-handover";
 
 /// 512 bytes of a status are sent; the rest is cut.
 const MAX_STATUS: usize = 512;
@@ -54,6 +62,8 @@ pub(crate) enum Notice {
     Stopping,
     /// It works; due within the time of [`watchdog`].
     Alive,
+    /// It has taken over the connections that were stored: the manager closes its descriptor.
+    TakenOver,
     /// What it does, in words.
     Status(String),
 }
@@ -66,6 +76,12 @@ impl Passed {
     pub(crate) fn take() -> io::Result<Self> {
         let passed = sd_notify::listen_fds_with_names()?;
         passed.map(|(raw, name)| Ok((name, adopt(raw)?))).collect::<io::Result<_>>().map(Self)
+    }
+
+    /// The connections that the process before has left, if it did.
+    pub(crate) fn take_handover(&mut self) -> Option<OwnedFd> {
+        let at = self.0.iter().position(|(name, _)| name == HANDOVER)?;
+        Some(self.0.swap_remove(at).1)
     }
 
     /// The socket for clients: the one at `wanted`, or else the first Unix socket that listens. And what is wrong with what
@@ -112,6 +128,30 @@ impl PassedSocket {
     }
 }
 
+/// Whether there is a manager to which notices go.
+pub(crate) fn is_there() -> bool {
+    env::var_os("NOTIFY_SOCKET").is_some()
+}
+
+/// Asks the manager to store the connections for the next process, and waits until it has dealt with that. Whether it keeps
+/// them is known by the descriptor alone.
+///
+/// # Errors
+/// The manager cannot be reached, or takes too long.
+pub(crate) fn store(connections: BorrowedFd<'_>) -> io::Result<()> {
+    let states = [NotifyState::FdStore, NotifyState::FdName(HANDOVER), NotifyState::Custom("FDPOLL=0")];
+    sd_notify::notify_with_fds(&states, &[connections])?;
+    // Everything that was sent before is dealt with once the manager closes this.
+    let (done, closes) = io::pipe()?;
+    sd_notify::notify_with_fds(&[NotifyState::Custom("BARRIER=1")], &[closes.as_fd()])?;
+    drop(closes);
+    let limit = Timespec { tv_sec: 0, tv_nsec: STORING.as_nanos().try_into().unwrap_or(0) };
+    match rustix::event::poll(&mut [PollFd::new(&done, PollFlags::empty())], Some(&limit))? {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        _ => Ok(()),
+    }
+}
+
 /// How often [`Notice::Alive`] is due, if it is.
 pub(crate) fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled().filter(|due| !due.is_zero())
@@ -139,6 +179,7 @@ fn send_now(notices: &[Notice]) -> io::Result<()> {
             }
             Notice::Stopping => states.push(NotifyState::Stopping),
             Notice::Alive => states.push(NotifyState::Watchdog),
+            Notice::TakenOver => states.extend([NotifyState::FdStoreRemove, NotifyState::FdName(HANDOVER)]),
             Notice::Status(text) => states.push(NotifyState::Status(text)),
         }
     }

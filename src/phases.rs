@@ -218,6 +218,12 @@ impl PhasesHandle {
         ProbedExec { phases: self.clone(), container: container.clone(), name, slot }
     }
 
+    /// No more marks are waited for: passes on all calls that have ended.
+    pub(crate) fn end(&self) {
+        let resolved = self.state().matcher.end(clock::now());
+        self.finish(resolved);
+    }
+
     /// How long each phase took so far, of all calls whose phases are known.
     pub(crate) fn durations(&self) -> PhaseDurations {
         self.state().durations.clone()

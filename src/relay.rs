@@ -159,6 +159,11 @@ impl RelayHandle {
         self.beats.iter().map(|beats| beats.load(Ordering::Relaxed)).collect()
     }
 
+    /// Whether everything that was observed so far has been worked off.
+    pub fn is_worked_off(&self) -> bool {
+        self.output.is_worked_off()
+    }
+
     /// Observations that were dropped because the queue to the inventory was full.
     pub fn dropped_observations(&self) -> u64 {
         self.output.dropped()

@@ -3,7 +3,7 @@
 use std::{
     io,
     net::TcpListener as StdTcpListener,
-    os::unix::net::UnixListener as StdListener,
+    os::{fd::OwnedFd, unix::net::UnixListener as StdListener},
     path::PathBuf,
     sync::{
         Arc,
@@ -17,11 +17,12 @@ use tokio::{
     net::{TcpListener, UnixListener},
     sync::{Semaphore, watch},
     task::spawn_blocking,
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    End,
     bindings::{Bindings, StartError, remove},
     informing, logging, manifests, outages,
     passing::Passing,
@@ -40,11 +41,18 @@ use crate::{
     handler::exec::Exec,
     inventory::{self, InventorySources},
     listen::{Access, SocketFile},
-    manager::PassedSocket,
+    manager::{self, Notice, PassedSocket},
     observed::ObservedHandle,
     phases::PhasesHandle,
     record_file::RecordFile,
-    relay::{self, ClientSocket, Relay, RelayEnded, gate::Gate},
+    relay::{
+        self, ClientSocket, Relay, RelayEnded, RelayHandle,
+        gate::Gate,
+        handover::{
+            FrozenRelay, Handover,
+            carrier::{Carrier, Takeover},
+        },
+    },
     report::{
         Sources,
         api::{self, Listeners},
@@ -63,6 +71,13 @@ use crate::{
 /// written last.
 const LAST_SAVE: Duration = Duration::from_secs(3);
 
+/// 200 ms: how long a handover waits for the API's answers under way. Calls go on meanwhile.
+const LAST_ANSWERS: Duration = Duration::from_millis(200);
+
+/// 500 ms: how long a handover waits until everything that was observed is in the trace. Clients wait meanwhile; it takes
+/// milliseconds.
+const LAST_OBSERVATIONS: Duration = Duration::from_millis(500);
+
 /// 1 s: how long the end waits for the last records to be written to a file. A disk that takes longer loses them.
 const LAST_RECORDS: Duration = Duration::from_secs(1);
 
@@ -70,6 +85,8 @@ const LAST_RECORDS: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Daemon {
     relay: Relay,
+    relayed: RelayHandle,
+    phases: PhasesHandle,
     /// The files of the clients' socket and of the API's, as far as they end with the daemon.
     sockets: Vec<SocketFile>,
     sources: Sources,
@@ -93,7 +110,7 @@ struct Api {
 
 impl Daemon {
     /// Starts everything; the clients' socket accepts when this returns. That is the one that the service manager passed,
-    /// or one of its own. The configuration is read again only with `reloading`. Must be called within a tokio runtime.
+    /// or one of its own. It goes on with the connections of a `handover`. The configuration is read again only with `reloading`. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// A socket cannot be made.
@@ -101,6 +118,7 @@ impl Daemon {
         loaded: Loaded,
         reloading: Option<Reloading>,
         passed: Option<PassedSocket>,
+        handover: Option<OwnedFd>,
     ) -> Result<Self, StartError> {
         let (started_at, began) = (clock::wall(), clock::now());
         let (started, mut tasks) = (loaded.config.clone(), Tasks::default());
@@ -116,7 +134,7 @@ impl Daemon {
         let room = tap::Room::new(recipes.switch(), has_output.clone());
         let accepting = ClientSocket { listener: clients.listener, is_kept };
         let (relay, relayed, observations) =
-            relay::spawn(accepting, started.runtime.clone(), gate.clone(), room)?;
+            relay::spawn_resumed(accepting, started.runtime.clone(), gate.clone(), taken_over(handover, room))?;
         tracing::info!(listen = %clients.file.path().display(), runtime = %started.runtime.display(), "relaying");
 
         let phases = PhasesHandle::spawn(&mut tasks);
@@ -173,7 +191,7 @@ impl Daemon {
             recording: &recording,
             inventory: &inventory,
             runtime: &runtime,
-            exec: Exec::new(runtime.commands()).with_phases(phases),
+            exec: Exec::new(runtime.commands()).with_phases(phases.clone()),
             settings,
             act_settings,
             load,
@@ -205,7 +223,7 @@ impl Daemon {
         };
         informing::spawn(informing, &mut tasks);
         let stages = Stages {
-            relay: relayed,
+            relay: relayed.clone(),
             link,
             inventory,
             images,
@@ -238,7 +256,19 @@ impl Daemon {
         let snapshots = Arc::new(stages);
         let sources = Sources { snapshots, trace: trace.journal, events, prober, redactor, node };
         let api = Api::spawn((api.map(|bound| bound.listener), http), sources.clone(), &mut tasks)?;
-        Ok(Self { relay, sockets, sources, is_draining, act_stop, api, saved, records, tasks })
+        Ok(Self {
+            relay,
+            relayed,
+            phases,
+            sockets,
+            sources,
+            is_draining,
+            act_stop,
+            api,
+            saved,
+            records,
+            tasks,
+        })
     }
 
     /// What it can be asked.
@@ -255,7 +285,7 @@ impl Daemon {
     /// Ends everything: calls in flight first, then the sockets' files, the API's answers under way, and the rest; the
     /// state is written last.
     pub(super) async fn drain(self) {
-        let Self { relay, sockets, is_draining, act_stop, api, saved, records, tasks, sources: _ } = self;
+        let Self { relay, sockets, is_draining, act_stop, api, saved, records, tasks, .. } = self;
         is_draining.store(true, Ordering::Relaxed);
         act_stop.cancel();
         relay.drain().await;
@@ -270,6 +300,106 @@ impl Daemon {
         tasks.shutdown().await;
         // An error is a panic of ours, and the end goes on.
         let _ = spawn_blocking(move || records.iter().for_each(|file| file.flush(LAST_RECORDS))).await;
+    }
+}
+
+impl Daemon {
+    /// Ends everything but the connections, which the service manager keeps for the next process: not a byte moves meanwhile.
+    /// If it does not keep them, they are drained.
+    pub(super) async fn hand_over(self) -> End {
+        if !manager::is_there() {
+            tracing::warn!("no service manager keeps connections (NOTIFY_SOCKET is not set): draining");
+            self.drain().await;
+            return End::Drained;
+        }
+        let began = clock::now();
+        let Self { relay, relayed, phases, sockets, is_draining, act_stop, api, saved, records, tasks, .. } =
+            self;
+        is_draining.store(true, Ordering::Relaxed);
+        act_stop.cancel();
+        api.stop.cancel();
+        let _late = timeout(LAST_ANSWERS, api.ended.wait()).await;
+
+        let stopped = clock::now();
+        let frozen = relay.freeze().await;
+        if frozen.lost > 0 {
+            tracing::error!(connections = frozen.lost, "connections did not stop: they end");
+        }
+        worked_off(&relayed).await;
+        phases.end();
+        tasks.stop().cancel();
+        let flushed = spawn_blocking(move || records.iter().for_each(|file| file.flush(LAST_RECORDS)));
+        let stored = spawn_blocking(move || store(frozen));
+        let (stored, was_saved, _flushed) = tokio::join!(stored, timeout(LAST_SAVE, saved.wait()), flushed);
+        if was_saved.is_err() {
+            tracing::warn!("the disk does not respond: changes since the last save of the state are lost");
+        }
+        sockets.iter().for_each(remove);
+        match stored {
+            Ok(Ok(connections)) => {
+                let (now, millis) = (clock::now(), |took: Duration| took.as_millis());
+                tracing::info!(
+                    connections,
+                    millis = millis(now - began),
+                    stalled_millis = millis(now - stopped),
+                    "handed over"
+                );
+                manager::send(vec![Notice::Stopping]).await;
+                End::HandedOver
+            }
+            Ok(Err((frozen, reason))) => {
+                tracing::warn!(reason, "the service manager does not keep the connections: draining");
+                manager::send(vec![Notice::Stopping, Notice::status("draining: calls in flight end")]).await;
+                match frozen.thaw() {
+                    Ok(relay) => relay.drain().await,
+                    Err(error) => tracing::error!(%error, "connections end"),
+                }
+                tasks.shutdown().await;
+                End::Drained
+            }
+            Err(_panicked) => End::Drained,
+        }
+    }
+}
+
+/// What the process before has left; nothing if that is of no use.
+fn taken_over(handover: Option<OwnedFd>, room: tap::Room) -> Handover {
+    let Some(carrier) = handover else { return Handover::nothing(room) };
+    let room = Arc::new(room);
+    match Takeover::unload(&carrier, &room) {
+        Ok(taken) => {
+            taken.log();
+            taken.handover
+        }
+        Err(error) => {
+            tracing::error!(%error, "cannot go on with the connections of the process before: they end");
+            Handover { room, connections: Vec::new(), last_id: 0, events: Vec::new() }
+        }
+    }
+}
+
+/// Has the service manager keep all connections; returns how many. With the reason if it does not.
+fn store(frozen: FrozenRelay) -> Result<usize, (FrozenRelay, String)> {
+    let stored = Carrier::load(&frozen).and_then(|carrier| {
+        manager::store(carrier.descriptor())?;
+        Ok(carrier.is_kept())
+    });
+    match stored {
+        Ok(true) => Ok(frozen.connections.len()),
+        Ok(false) => Err((frozen, "its store is full, or off (FileDescriptorStoreMax=)".to_owned())),
+        Err(error) => Err((frozen, error.to_string())),
+    }
+}
+
+/// Returns when everything that was observed has reached those who keep it.
+async fn worked_off(relayed: &RelayHandle) {
+    let is_over = async {
+        while !relayed.is_worked_off() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    if timeout(LAST_OBSERVATIONS, is_over).await.is_err() {
+        tracing::warn!("the last calls may be missing from the trace");
     }
 }
 

@@ -273,6 +273,11 @@ impl<T, S> Matcher<T, S> {
         resolved
     }
 
+    /// Resolves all calls that have ended, with what is known.
+    pub(super) fn end(&mut self, now: Instant) -> Resolved<T, S> {
+        self.expire(now + HELD)
+    }
+
     fn resolve(&mut self, container: &ContainerId, now: Instant) -> Resolved<T, S> {
         let (mut resolved, is_unseen) = (Resolved::default(), self.is_unseen(now));
         if let Some(place) = self.places.get_mut(container) {

@@ -89,6 +89,8 @@ struct Shared {
 struct Queue {
     events: Vec<TapEvent>,
     bytes: usize,
+    /// The observer works on events that it has taken.
+    is_taken: bool,
     dropped: u64,
     dropped_ends: LostEnds,
     reserve: Reserve,
@@ -152,6 +154,12 @@ impl Output {
         }
     }
 
+    /// Whether the observer has worked off all events.
+    pub fn is_worked_off(&self) -> bool {
+        let queue = self.0.queue();
+        queue.events.is_empty() && !queue.is_taken
+    }
+
     /// Events that were dropped so far.
     pub fn dropped(&self) -> u64 {
         self.0.queue().dropped
@@ -172,7 +180,8 @@ impl Observations {
             let filled = self.shared.filled.notified();
             {
                 let mut queue = self.shared.queue();
-                if !queue.events.is_empty() {
+                queue.is_taken = !queue.events.is_empty();
+                if queue.is_taken {
                     mem::swap(&mut queue.events, batch);
                     queue.bytes = 0;
                     queue.reserve = Reserve::default();

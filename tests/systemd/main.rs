@@ -17,3 +17,6 @@ mod privileges;
 
 /// A node on which something is wrong.
 mod adversity;
+
+/// Connections over restarts.
+mod handover;
