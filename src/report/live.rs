@@ -1,7 +1,7 @@
 //! The live stream: rows of probes, calls, and the state of the daemon, for all subscribers at once. In: what the stages
 //! answer, once a second and only while there are subscribers; and calls as they end. Out: server-sent events, of which each
 //! subscriber takes what is newer than what it was sent, whenever its client takes more. A subscriber that never reads holds
-//! a number, a key, the [`EARLIER`] calls that all begin with, and its socket's buffer: it misses calls, and no row.
+//! a number, a key, the 50 calls that all begin with, and its socket's buffer: it misses calls, and no row.
 
 mod board;
 mod row;
