@@ -70,20 +70,15 @@ impl Trouble {
             *self = Self { deleted: self.deleted, ..Self::default() };
             return None;
         };
-        let before = match self.file == *file {
-            true => &*self.reason,
-            false => "",
-        };
+        let is_same = self.file == *file;
+        let was_deleted = std::mem::replace(&mut self.deleted, deleted) != deleted && is_same;
+        let before = if is_same { &*self.reason } else { "" };
         let news = match (before, &**trouble) {
-            (before, trouble) if before == trouble => {
-                (std::mem::replace(&mut self.deleted, deleted) != deleted).then(|| {
-                    let kind = kind.as_str();
-                    (
-                        EventType::Normal,
-                        format!("{kind} are written to a new {file}: the one before was deleted"),
-                    )
-                })
-            }
+            ("", "") => was_deleted.then(|| {
+                let kind = kind.as_str();
+                (EventType::Normal, format!("{kind} are written to a new {file}: the one before was deleted"))
+            }),
+            (before, trouble) if before == trouble => None,
             (_, "") => Some((
                 EventType::Normal,
                 format!("{} are written to {file} again; dropped since the start: {dropped}", kind.as_str()),
