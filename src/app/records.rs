@@ -71,10 +71,13 @@ impl Trouble {
             return None;
         };
         let is_same = self.file == *file;
-        let was_deleted = std::mem::replace(&mut self.deleted, deleted) != deleted && is_same;
+        if !is_same {
+            self.deleted = deleted;
+        }
         let before = if is_same { &*self.reason } else { "" };
         let news = match (before, &**trouble) {
-            ("", "") => was_deleted.then(|| {
+            // While there is trouble, that is the news.
+            ("", "") => (std::mem::replace(&mut self.deleted, deleted) != deleted).then(|| {
                 let kind = kind.as_str();
                 (EventType::Normal, format!("{kind} are written to a new {file}: the one before was deleted"))
             }),
@@ -128,6 +131,10 @@ mod tests {
             (view("/c", "it hangs"), 2, Some("Warning calls are not written to /c (trace.file): it hangs")),
             (view("/c", ""), 2, Some("Normal calls are written to /c again; dropped since the start: 7")),
             (view("/c", ""), 2, Some("Normal calls are written to a new /c: the one before was deleted")),
+            (view("/c", "it hangs"), 3, Some("Warning calls are not written to /c (trace.file): it hangs")),
+            (view("/c", "it hangs"), 4, None),
+            (view("/d", ""), 4, None),
+            (view("/d", ""), 4, None),
         ]
         .into_iter()
         .enumerate()
