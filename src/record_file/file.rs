@@ -173,7 +173,7 @@ impl RecordWriter {
         let written = open.room_for(some as u64, was_full).and_then(|()| open.append(&lines[..some]));
         let written = written.map(|()| !open.is_deleted());
         self.is_full = matches!(written, Err(RecordError::Full(_)));
-        // Nobody can open that file any more: the same lines go into the next one.
+        // That file has no name any more, so it cannot be read: the same lines go into the next one.
         if !written? {
             self.begin_again();
             return Ok(0);

@@ -64,7 +64,7 @@ pub(crate) fn names(command: &[String]) -> BTreeSet<&str> {
 }
 
 /// The arguments that a command becomes whatever variables there are, or `None` if it may name one. `$(date +%s)` is left to
-/// a shell: Kubernetes 1.34 allows such a name of a variable, which nobody gives one.
+/// a shell: Kubernetes 1.34 allows such a name of a variable, but it is not usual.
 pub(crate) fn without_variables(command: &[String]) -> Option<Vec<String>> {
     let literal = |token: Token<'_>| match token {
         Token::Literal(text) => Some(text.to_owned()),
