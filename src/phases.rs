@@ -1,6 +1,6 @@
 //! Splits the time of a command that the runtime runs in a container into phases: begins and ends of calls, and the marks of
 //! the runtime's events, in; phases out, once they are known. Where they cannot be known: the reason, and what is certain
-//! all the same: they are never wrong. No IO except in `command`, which reads what processes show as their command.
+//! all the same: they are never wrong. No IO except in `command`.
 //!
 //! call complete --queue--> added --start--> process runs --run--> exited --drain--> answered
 
@@ -64,7 +64,7 @@ pub(crate) type PhaseDurations = BTreeMap<(Caller, Phase), DurationHistogram>;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// 4 KiB: a command is compared with those of processes if it is not longer. Most take less than 100 bytes.
-pub(crate) const LONGEST_COMMAND: usize = 4 << 10;
+const LONGEST_COMMAND: usize = 4 << 10;
 
 /// Takes where the time of a call went, once.
 pub(crate) type Done = Box<dyn FnOnce(Split) + Send>;
@@ -139,18 +139,11 @@ impl PhasesHandle {
         ExecNewsSink::new(move |news| handle.hear(news))
     }
 
-    /// A client called for this command in this container, at that time.
-    pub(crate) fn began<'a>(
-        &self,
-        container: &ContainerId,
-        name: CallName,
-        command: impl Iterator<Item = &'a str>,
-        at: Instant,
-    ) {
-        let command = self.forms(command);
+    /// A client called for a command in this container, at that time.
+    pub(crate) fn began(&self, container: &ContainerId, name: CallName, at: Instant) {
         let mut state = self.state();
         let doubt = state.events.doubt();
-        state.matcher.began(container, (name, command), doubt, now(at));
+        state.matcher.began(container, name, doubt, now(at));
         drop(state);
         self.0.waits.notify_one();
     }
@@ -191,7 +184,7 @@ impl PhasesHandle {
         let command = self.forms(command);
         let mut state = self.state();
         let doubt = state.events.doubt();
-        state.matcher.session(container, (name, command), done, doubt, now(at));
+        state.matcher.session(container, name, (done, command), doubt, now(at));
         drop(state);
         self.0.waits.notify_one();
     }
@@ -206,14 +199,10 @@ impl PhasesHandle {
         self.state().matcher.gone(container);
     }
 
-    /// This command of a probe of ours is called for now. Its phases end when it is dropped, or as [`ProbedExec::ended`] says.
-    pub(crate) fn probed<'a>(
-        &self,
-        container: &ContainerId,
-        command: impl Iterator<Item = &'a str>,
-    ) -> ProbedExec {
+    /// A command of a probe of ours is called for now. Its phases end when it is dropped, or as [`ProbedExec::ended`] says.
+    pub(crate) fn probed(&self, container: &ContainerId) -> ProbedExec {
         let name = CallName::Probe(self.0.probes.fetch_add(1, Ordering::Relaxed));
-        self.began(container, name, command, clock::now());
+        self.began(container, name, clock::now());
         let slot = Some(PhasesSlot::default());
         ProbedExec { phases: self.clone(), container: container.clone(), name, slot }
     }

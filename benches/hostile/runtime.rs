@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use criprobe::proto::cri;
+use criprobe::proto::{cri, encoded::Encoded};
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
@@ -30,7 +30,7 @@ use tower::service_fn;
 use crate::{
     call::Call,
     good::Good,
-    octets::{Octets, decode, encode},
+    octets::{decode, encode},
     pods::Pods,
     servers::Seen,
     tricks::{self, Deed},
@@ -134,13 +134,13 @@ async fn route(shared: Arc<Shared>, request: http::Request<Body>) -> http::Respo
             let events = BroadcastStream::new(shared.events.subscribe()).filter_map(Result::ok).map(Ok);
             async move { Ok::<_, Status>(Response::new(events)) }
         });
-        return Grpc::new(Octets).server_streaming(stream, request).await;
+        return Grpc::new(Encoded).server_streaming(stream, request).await;
     }
     let unary = service_fn(move |request: Request<Bytes>| {
         let (shared, method) = (shared.clone(), method.clone());
         async move { answer(&shared, &method, request.into_inner()).await.map(Response::new) }
     });
-    Grpc::new(Octets).unary(unary, request).await
+    Grpc::new(Encoded).unary(unary, request).await
 }
 
 async fn answer(shared: &Shared, method: &str, request: Bytes) -> Result<Bytes, Status> {

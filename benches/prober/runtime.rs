@@ -12,7 +12,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use criprobe::{clock, proto::cri};
+use criprobe::{
+    clock,
+    proto::{cri, encoded::Encoded},
+};
 use prost::Message;
 use tokio::{net::UnixListener, process::Command, runtime::Runtime as Threads, time::timeout};
 use tokio_stream::wrappers::UnixListenerStream;
@@ -22,7 +25,7 @@ use tower::service_fn;
 use crate::{
     call::Call,
     node::{CONTAINERS, KINDS, Node},
-    octets::{Octets, decode, encode},
+    octets::{decode, encode},
 };
 
 /// The runtime at work. Dropped, it is gone.
@@ -97,7 +100,7 @@ async fn route(shared: Arc<Shared>, request: http::Request<Body>) -> http::Respo
         let (shared, method) = (shared.clone(), method.clone());
         async move { answer(&shared, &method, request.into_inner()).await.map(Response::new) }
     });
-    Grpc::new(Octets).unary(unary, request).await
+    Grpc::new(Encoded).unary(unary, request).await
 }
 
 async fn answer(shared: &Shared, method: &str, request: Bytes) -> Result<Bytes, Status> {

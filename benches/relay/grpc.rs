@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
-use criprobe::clock;
+use criprobe::{clock, proto::encoded::Encoded};
 use http::{Request, Response, uri::PathAndQuery};
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -32,7 +32,7 @@ use tonic::{
 };
 use tower::{Service, service_fn};
 
-use crate::{call::Call, measure::Load, octets::Octets};
+use crate::{call::Call, measure::Load};
 
 /// 10 s: an answer that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -109,7 +109,7 @@ async fn call_until(channel: Channel, call: Call, deadline: Instant) -> Result<V
         let answered = async {
             client.ready().await?;
             let request = tonic::Request::new(request.clone());
-            let answer = client.unary(request, PathAndQuery::from_static(call.path()), Octets).await?;
+            let answer = client.unary(request, PathAndQuery::from_static(call.path()), Encoded).await?;
             Ok::<_, anyhow::Error>(answer.into_inner())
         };
         let answer = timeout(PATIENCE, answered).await.context("no answer")??;
@@ -141,7 +141,7 @@ impl Service<Request<Body>> for NullRuntime {
         let call = Call::of_path(request.uri().path().as_bytes());
         Box::pin(async move {
             Ok(match call {
-                Some(call) => server::Grpc::new(Octets).unary(Canned(call), request).await,
+                Some(call) => server::Grpc::new(Encoded).unary(Canned(call), request).await,
                 None => Status::unimplemented("the null runtime has no such call").into_http(),
             })
         })

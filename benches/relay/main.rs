@@ -15,9 +15,6 @@ mod machine;
 mod measure;
 mod middle;
 mod null_runtime;
-#[path = "../prober/octets.rs"]
-#[allow(dead_code)]
-mod octets;
 // What it asks of descriptors and threads is for the hostile benchmark.
 #[allow(dead_code)]
 mod process;

@@ -44,9 +44,7 @@ impl Observer for Passing {
 
     fn command_begun(&mut self, call: &Call, container: &ContainerId) {
         self.observed.begun(call);
-        if let CriRequest::ExecSync(command) = &call.request {
-            self.phases.began(container, name(call), command.arguments(), call.began);
-        }
+        self.phases.began(container, name(call), call.began);
     }
 
     fn calls_missed(&mut self) {

@@ -70,20 +70,18 @@ impl Trouble {
             *self = Self { deleted: self.deleted, ..Self::default() };
             return None;
         };
-        let before = match self.file == *file {
-            true => &*self.reason,
-            false => "",
-        };
+        let is_same = self.file == *file;
+        if !is_same {
+            self.deleted = deleted;
+        }
+        let before = if is_same { &*self.reason } else { "" };
         let news = match (before, &**trouble) {
-            (before, trouble) if before == trouble => {
-                (std::mem::replace(&mut self.deleted, deleted) != deleted).then(|| {
-                    let kind = kind.as_str();
-                    (
-                        EventType::Normal,
-                        format!("{kind} are written to a new {file}: the one before was deleted"),
-                    )
-                })
-            }
+            // While there is trouble, that is the news.
+            ("", "") => (std::mem::replace(&mut self.deleted, deleted) != deleted).then(|| {
+                let kind = kind.as_str();
+                (EventType::Normal, format!("{kind} are written to a new {file}: the one before was deleted"))
+            }),
+            (before, trouble) if before == trouble => None,
             (_, "") => Some((
                 EventType::Normal,
                 format!("{} are written to {file} again; dropped since the start: {dropped}", kind.as_str()),
@@ -133,6 +131,10 @@ mod tests {
             (view("/c", "it hangs"), 2, Some("Warning calls are not written to /c (trace.file): it hangs")),
             (view("/c", ""), 2, Some("Normal calls are written to /c again; dropped since the start: 7")),
             (view("/c", ""), 2, Some("Normal calls are written to a new /c: the one before was deleted")),
+            (view("/c", "it hangs"), 3, Some("Warning calls are not written to /c (trace.file): it hangs")),
+            (view("/c", "it hangs"), 4, None),
+            (view("/d", ""), 4, None),
+            (view("/d", ""), 4, None),
         ]
         .into_iter()
         .enumerate()

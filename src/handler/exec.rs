@@ -20,7 +20,7 @@ use self::answer::{Answer, Reader};
 use super::{Fault, Judgement, Outcome, go};
 use crate::{
     ids::ContainerId,
-    phases::{ExecEnd, LONGEST_COMMAND, PhasesHandle},
+    phases::{ExecEnd, PhasesHandle},
     proto::{
         cri::{VersionRequest, VersionResponse, runtime_service_server::SERVICE_NAME},
         encoded,
@@ -146,9 +146,7 @@ impl Exec {
         let seconds = timeout.as_secs() + u64::from(!is_whole(timeout));
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
         let request = request::framed(container, command, asked, timeout).await?;
-        let length = command.words().map(Word::length).sum::<usize>();
-        let words = if length <= LONGEST_COMMAND { command.to_argv() } else { Vec::new() };
-        let probed = self.phases.probed(container, words.iter().map(String::as_str));
+        let probed = self.phases.probed(container);
         let call = call(self.channel.clone(), request);
         let given_up = Duration::from_secs(seconds).saturating_add(self.grace);
         let answered = if is_whole(timeout) {

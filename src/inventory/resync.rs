@@ -87,6 +87,8 @@ pub(super) struct Resync {
     wants_paused: bool,
     /// The task that requests it, if one does.
     asking_paused: Option<Id>,
+    /// How often in a row that failed.
+    paused_failures: u32,
     /// The task that reads the lists, if they are being read.
     listing: Option<Id>,
     /// How many lists in a row failed.
@@ -120,6 +122,7 @@ impl Resync {
             reports_pauses: false,
             wants_paused: false,
             asking_paused: None,
+            paused_failures: 0,
             listing: None,
             failures: 0,
             period: CALM,
@@ -315,8 +318,7 @@ impl Resync {
             Ok((_, Done::Listed(Err(status)))) => self.list_failed(status.message(), now),
             Err(ended) if self.asking_paused == Some(ended.id()) => {
                 self.asking_paused = None;
-                self.wants_paused = true;
-                self.due.at(now + RETRY);
+                self.paused_failed(now);
             }
             // It panicked, or was given up.
             Err(ended) => match self.asked.remove(&ended.id()) {
@@ -334,12 +336,21 @@ impl Resync {
         now: Instant,
     ) {
         for (fact, sent) in facts {
-            if matches!(fact, Fact::PausedListed(None)) {
-                self.wants_paused = true;
-                self.due.at(now + RETRY);
+            match fact {
+                Fact::PausedListed(None) => self.paused_failed(now),
+                Fact::PausedListed(Some(_)) => self.paused_failures = 0,
+                _ => {}
             }
             answer.facts.push((fact, sent));
         }
+    }
+
+    /// Each further failure in a row doubles the pause.
+    fn paused_failed(&mut self, now: Instant) {
+        self.wants_paused = true;
+        let pause = RETRY.saturating_mul(2_u32.saturating_pow(self.paused_failures));
+        self.due.at(now + pause.min(self.period));
+        self.paused_failures = self.paused_failures.saturating_add(1);
     }
 
     /// The queue of a lookup.
@@ -446,7 +457,7 @@ mod tests {
         assert!(resync.due.next().is_some(), "what came up meanwhile is asked at once");
 
         for (paused, is_asked_again) in [(Some(vec![]), false), (None, true)] {
-            (resync.wants_paused, resync.due) = (false, Due::default());
+            (resync.wants_paused, resync.due, resync.paused_failures) = (false, Due::default(), 0);
             let facts = vec![(Fact::PausedListed(paused), now)];
             resync.finish(Ok((slow, Done::Listed(Ok(facts)))), &mut answer, now);
             assert_eq!(resync.wants_paused, is_asked_again);

@@ -35,11 +35,6 @@ impl CommandForms {
         Self(forms.into())
     }
 
-    /// Whether this is known at all.
-    pub(super) fn is_known(&self) -> bool {
-        !self.0.is_empty()
-    }
-
     /// Whether a process of this command may show that: prints of all words, and of those without the first word and the first
     /// two, as scripts show their interpreter before them.
     pub(super) fn may_show(&self, [all, script, with_option]: [CommandPrint; 3]) -> bool {
@@ -63,7 +58,9 @@ fn commands(script: &str) -> Vec<Vec<&str>> {
     for token in script.split_ascii_whitespace() {
         let redirected = token.trim_start_matches(|char: char| char.is_ascii_digit() || char == '&');
         if std::mem::take(&mut is_target) {
-        } else if let Some(target) = redirected.strip_prefix(['<', '>']) {
+            continue;
+        }
+        if let Some(target) = redirected.strip_prefix(['<', '>']) {
             is_target = target.trim_start_matches(['<', '>', '&', '|']).is_empty();
             if target.ends_with(';') {
                 commands.push(Vec::new());
@@ -127,7 +124,7 @@ mod tests {
                 assert_eq!(forms.may_show(shown(words)), expected, "{command:?} shows {words}");
             }
         }
-        assert!(!CommandForms::of(&[], print).is_known() && !CommandForms::default().may_show(shown("a")));
+        assert!(!CommandForms::default().may_show(shown("a")));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! exec, which is right as long as no mark is lost; and the exec fits no other call, which is right as long as we know of all
 //! calls. A call without an answer may have had no exec: only the second argument holds for it, and for sessions.
 //!
-//! An exec whose process shows the command of some of the calls that it fits belongs to one of these: no argument by times, so
-//! it helps both. As many execs as calls that they fit leave none of these calls to others.
+//! As many execs as calls that they fit leave none of these calls to others, by either argument. What the second one alone
+//! has given to a call without an answer is still open to the first one.
 //!
 //! Where several execs fit a call, what is true of its phases with each of them is certain if both arguments show that it has
 //! one of them.
@@ -128,7 +128,7 @@ pub(super) struct Resolved<T, S> {
     pub(super) started: Option<StartedExec>,
 }
 
-/// An exec that may be that of several calls, or of a session, and its process.
+/// An exec that may be that of a session, and its process.
 #[derive(Debug)]
 pub(super) struct StartedExec {
     pub(super) container: ContainerId,
@@ -153,12 +153,12 @@ impl<T, S> Matcher<T, S> {
     pub(super) fn began(
         &mut self,
         container: &ContainerId,
-        call: (CallName, CommandForms),
+        name: CallName,
         doubt: Option<Unknown>,
         now: Now,
     ) {
         if let Some(place) = self.place(container) {
-            place.begin(call, doubt, now);
+            place.begin(name, doubt, now);
         }
     }
 
@@ -198,15 +198,15 @@ impl<T, S> Matcher<T, S> {
     pub(super) fn session(
         &mut self,
         container: &ContainerId,
-        call: (CallName, CommandForms),
-        carried: S,
+        name: CallName,
+        opened: (S, CommandForms),
         doubt: Option<Unknown>,
         now: Now,
     ) {
         let all = self.places.values().map(Place::sessions).sum::<usize>();
         let Some(place) = self.place(container) else { return };
         if all < ALL_SESSIONS && place.sessions() < MOST_SESSIONS {
-            place.open_session(call, carried, doubt, now);
+            place.open_session(name, opened, doubt, now);
         } else {
             place.doubt(now.at);
         }

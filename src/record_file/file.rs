@@ -51,6 +51,8 @@ pub(super) enum RecordError {
     NotAFile,
     #[error("it is a symbolic link: remove it, or name the file that it points to")]
     Link,
+    #[error("it is deleted again and again while it is written: end what does that, or name another")]
+    Deleted,
     #[error("it is owned by another user, or others can write to it: remove it, or name another")]
     NotOurs,
     #[error("it holds something else, or is a hard link: name a file that criprobe alone writes")]
@@ -94,12 +96,19 @@ pub(super) struct RecordWriter {
     pub(super) deleted: u64,
 }
 
+/// 3: how often a file may be deleted while lines are written to it, before that is an error.
+const MOST_DELETED: u64 = 3;
+
 impl RecordWriter {
     /// Writes whole lines, of which the file and the one before it keep the newest that fit in `most` bytes. Returns how
     /// many bytes are done with, also where that fails; they end with a line.
     pub(super) fn write(&mut self, path: &Path, most: u64, lines: &[u8]) -> (usize, Result<(), RecordError>) {
-        let mut done = 0;
+        let (mut done, deleted) = (0, self.deleted);
         while done < lines.len() {
+            if self.deleted > deleted + MOST_DELETED {
+                self.open = None;
+                return (done, Err(RecordError::Deleted));
+            }
             match self.write_some(path, most / 2, &lines[done..]) {
                 Ok(some) => done += some,
                 Err(error) => {
@@ -166,7 +175,7 @@ impl RecordWriter {
         let written = open.room_for(some as u64, was_full).and_then(|()| open.append(&lines[..some]));
         let written = written.map(|()| !open.is_deleted());
         self.is_full = matches!(written, Err(RecordError::Full(_)));
-        // What went into a file that nobody can open any more is not written: the same lines go into the next one.
+        // That file has no name any more, so it cannot be read: the same lines go into the next one.
         if !written? {
             self.begin_again();
             return Ok(0);

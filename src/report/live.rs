@@ -1,7 +1,7 @@
 //! The live stream: rows of probes, calls, and the state of the daemon, for all subscribers at once. In: what the stages
 //! answer, once a second and only while there are subscribers; and calls as they end. Out: server-sent events, of which each
 //! subscriber takes what is newer than what it was sent, whenever its client takes more. A subscriber that never reads holds
-//! a number, a key, the [`EARLIER`] calls that all begin with, and its socket's buffer: it misses calls, and no row.
+//! a number, a key, the 50 calls that all begin with, and its socket's buffer: it misses calls, and no row.
 
 mod board;
 mod row;
@@ -59,8 +59,9 @@ const BEAT: Duration = Duration::from_secs(5);
 /// 1,024 calls: how far a subscriber may fall behind. They are held once for all subscribers.
 const BACKLOG: usize = 1_024;
 
-/// 50 calls that ended before are what a subscriber begins with. They are held once for all subscribers.
-const EARLIER: usize = 50;
+/// 50 calls that ended before are what a subscriber begins with, or fewer that take 128 KiB. Those that never read them hold at
+/// most as much each: 8 MiB.
+const EARLIER: (usize, usize) = (50, 128 << 10);
 
 /// 5 s: a client that wants the state once has its answer by then, also where a part of it is missing.
 const ONCE: Duration = Duration::from_secs(5);
@@ -146,6 +147,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Earlier {
     calls: VecDeque<Arc<str>>,
+    bytes: usize,
     /// Whether those are among them that ended before there were subscribers.
     is_filled: bool,
 }
@@ -242,10 +244,12 @@ impl Shared {
     /// Sends an event of a call to all subscribers.
     fn send(&self, event: Arc<str>) {
         let mut earlier = self.earlier();
-        if earlier.calls.len() == EARLIER {
-            earlier.calls.pop_front();
-        }
+        earlier.bytes += event.len();
         earlier.calls.push_back(event.clone());
+        while earlier.calls.len() > EARLIER.0 || earlier.bytes > EARLIER.1 {
+            let Some(oldest) = earlier.calls.pop_front() else { break };
+            earlier.bytes -= oldest.len();
+        }
         // An error means that the last subscriber has just left.
         let _ = self.calls.send(event);
     }
@@ -357,7 +361,8 @@ impl Feeding {
     /// are missed by all of them alike. Begins with the last that ended before there were subscribers.
     async fn pass_on_calls(&self) {
         let is_filled = self.0.earlier().is_filled;
-        let (earlier, mut follower) = self.0.sources.trace.follow_after(if is_filled { 0 } else { EARLIER });
+        let (earlier, mut follower) =
+            self.0.sources.trace.follow_after(if is_filled { 0 } else { EARLIER.0 });
         let mut earlier = earlier.into_iter();
         let (mut calls, mut worked) = (0, Duration::ZERO);
         loop {

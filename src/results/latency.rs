@@ -1,5 +1,5 @@
-//! How long the attempts of a probe take: durations in; quantiles out, at most 19 % too long. Pure. Stored compactly, because there may
-//! be 5,000 of them: 5,000 take 1 MiB.
+//! How long the attempts of a probe take: durations in; quantiles out, at most 19 % too long. Pure. Stored compactly, because
+//! there may be 5,000 of them: 5,000 take 1 MiB.
 
 use std::time::Duration;
 

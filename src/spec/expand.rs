@@ -64,7 +64,7 @@ pub(crate) fn names(command: &[String]) -> BTreeSet<&str> {
 }
 
 /// The arguments that a command becomes whatever variables there are, or `None` if it may name one. `$(date +%s)` is left to
-/// a shell: Kubernetes has no such names of variables.
+/// a shell: Kubernetes 1.34 allows such a name of a variable, but it is not usual.
 pub(crate) fn without_variables(command: &[String]) -> Option<Vec<String>> {
     let literal = |token: Token<'_>| match token {
         Token::Literal(text) => Some(text.to_owned()),
@@ -169,7 +169,7 @@ impl<'a> Expansion<'a> {
         self.command.iter().map(move |defined| Word { defined, env })
     }
 
-    /// The expanded command. It may be long: see [`Word::length`].
+    #[cfg(test)]
     pub(crate) fn to_argv(self) -> Vec<String> {
         self.words().map(|word| word.pieces().map(Piece::text).collect()).collect()
     }

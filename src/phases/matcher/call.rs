@@ -31,7 +31,6 @@ const SETTLES: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Call<T, S> {
     pub(super) name: CallName,
-    pub(super) command: CommandForms,
     pub(super) began: SystemTime,
     /// When its exec may have been added at the earliest.
     pub(super) earliest: SystemTime,
@@ -59,7 +58,7 @@ pub(super) enum Stage<T, S> {
     /// It was passed on without its exec, which may still show up.
     Past { ended: SystemTime, end: ExecEnd },
     /// An Exec that opened a stream.
-    Session { carried: S },
+    Session { carried: S, command: CommandForms },
 }
 
 /// A process that the runtime adds to a container.
@@ -101,8 +100,10 @@ pub(crate) enum ExecCommand {
 #[derive(Debug)]
 pub(super) enum Owner<S> {
     Unknown,
-    /// That of a call that was passed on. It is kept so that marks that come twice are known.
+    /// That of a call that was answered and passed on. It is kept so that marks that come twice are known.
     Past,
+    /// That of a call that was passed on without an answer, or of one of several, if we know all calls.
+    Unanswered,
     /// That of a session, which lasts until it exits.
     Session(S, CommandForms),
 }
@@ -110,7 +111,7 @@ pub(super) enum Owner<S> {
 impl<T, S> Call<T, S> {
     /// One that begins now, and whose stage lasts for so long.
     pub(super) fn new(
-        (name, command): (CallName, CommandForms),
+        name: CallName,
         stage: Stage<T, S>,
         doubt: Option<Unknown>,
         now: Now,
@@ -122,7 +123,6 @@ impl<T, S> Call<T, S> {
         };
         Self {
             name,
-            command,
             began: now.wall,
             earliest: now.wall - early,
             since: now.at,
@@ -162,12 +162,21 @@ impl<T, S> Call<T, S> {
         matches!(self.stage, Stage::Session { .. })
     }
 
-    /// Whether this exec can be its own, whatever marks are still on their way, or lost.
+    /// Whether this exec can be its own, whatever marks are still on their way, or lost, if we know all calls.
     pub(super) fn may_have(&self, exec: &Exec<S>) -> bool {
-        let is_free = matches!(exec.owner, Owner::Unknown);
+        matches!(exec.owner, Owner::Unknown) && self.fits(exec)
+    }
+
+    /// The same if there may be commands that we know no call of: then one that is taken for that of a call without an answer
+    /// may be its own, too.
+    pub(super) fn could_have(&self, exec: &Exec<S>) -> bool {
+        matches!(exec.owner, Owner::Unknown | Owner::Unanswered) && self.fits(exec)
+    }
+
+    fn fits(&self, exec: &Exec<S>) -> bool {
         let is_late = exec.first().is_none_or(|first| first >= self.earliest);
         let exits_later = exec.exited.is_none_or(|(exited, _)| is_in_order(self.began, exited));
-        if !(is_free && is_late && exits_later) {
+        if !(is_late && exits_later) {
             return false;
         }
         let is_by = |at: Option<SystemTime>, end| at.is_none_or(|at| is_in_order(at, end));
@@ -189,22 +198,9 @@ impl<T, S> Call<T, S> {
         }
     }
 
-    /// Whether the process of this exec shows its command; none if it shows nothing, or its command is not known.
-    pub(super) fn is_shown_by(&self, exec: &Exec<S>) -> Option<bool> {
-        match exec.command {
-            ExecCommand::Known(prints) if self.command.is_known() => Some(self.command.may_show(prints)),
-            _ => None,
-        }
-    }
-
     /// Whether this exec can be its own if no mark is lost, and none is late by more than a call is held.
     pub(super) fn may_have_soon(&self, exec: &Exec<S>, now: Instant) -> bool {
-        self.may_have(exec) && (exec.exited.is_some() || !self.is_answered() || self.until > now)
-    }
-
-    /// Whether this exec may have been added before the call ended.
-    pub(super) fn had(&self, exec: &Exec<S>, ended: SystemTime) -> bool {
-        self.may_have(exec) && exec.added.is_none_or(|added| is_in_order(added, ended))
+        self.could_have(exec) && (exec.exited.is_some() || !self.is_answered() || self.until > now)
     }
 }
 
@@ -216,6 +212,11 @@ impl<S> Exec<S> {
             MarkKind::Started { .. } => self.started = self.started.or(Some(at)),
             MarkKind::Exited { status } => self.exited = self.exited.or(Some((at, status))),
         }
+    }
+
+    /// Whether it may have been added by then.
+    pub(super) fn was_added_by(&self, then: SystemTime) -> bool {
+        self.added.is_none_or(|added| is_in_order(added, then))
     }
 
     /// Whether its command is known, or never will be.

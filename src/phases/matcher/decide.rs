@@ -48,14 +48,12 @@ pub(super) fn decisions<T, S>(
     missing: Missing,
     now: Instant,
 ) -> Decisions {
-    let excluded = excluded(calls, execs);
-    let may_be = |at: usize, exec: usize| !excluded[exec].contains(&at) && calls[at].may_have(&execs[exec]);
     let each = |fits: &dyn Fn(usize) -> bool| -> Vec<usize> {
         (0..execs.len()).filter(|exec| fits(*exec)).collect()
     };
     // If no mark is lost, and however many commands we know no call of: an answered call has the only exec that fits it.
-    let by_calls = calls.iter().enumerate().map(|(at, call)| match call.is_answered() {
-        true => each(&|exec| may_be(at, exec) && call.may_have_soon(&execs[exec], now)),
+    let by_calls = calls.iter().map(|call| match call.is_answered() {
+        true => each(&|exec| call.may_have_soon(&execs[exec], now)),
         false => Vec::new(),
     });
     let by_calls = possible(&by_calls.collect::<Vec<_>>(), |_| true);
@@ -63,19 +61,24 @@ pub(super) fn decisions<T, S>(
     // If we know all calls, and however many marks are lost: an exec belongs to the only call that it fits.
     let is_known = |exec: usize| execs[exec].added.is_some() && !execs[exec].is_doubtful;
     let by_execs = (0..execs.len()).map(|exec| {
-        let calls = if is_known(exec) { calls.len() } else { 0 };
-        (0..calls).filter(|at| may_be(*at, exec)).collect()
+        let count = if is_known(exec) { calls.len() } else { 0 };
+        (0..count).filter(|at| calls[*at].may_have(&execs[exec])).collect()
     });
     let has_call = |exec: usize| execs[exec].seen + READ <= now;
     let choices: Vec<Vec<usize>> = by_execs.collect();
     let left = possible(&choices, has_call);
     let by_execs = forced(&left, |call| calls[call].doubt.is_none(), has_call);
-    let is_left = |at: usize, exec: usize| may_be(at, exec) && (!is_known(exec) || left[exec].contains(&at));
+    let is_left = |at: usize, exec: usize| {
+        calls[at].may_have(&execs[exec]) && (!is_known(exec) || left[exec].contains(&at))
+    };
     let owned = |at: usize| by_execs.iter().position(|call| *call == Some(at));
     // What is certain of a call whichever of the execs that fit it is its own.
     let least = |at: usize, call: &Call<T, S>, ended| -> Option<(Part, Duration)> {
-        let fits = |exec: usize| if call.is_answered() { may_be(at, exec) } else { is_left(at, exec) };
-        let (fitting, had) = (each(&fits), each(&|exec| fits(exec) && call.had(&execs[exec], ended)));
+        let fits = |exec: usize| match call.is_answered() {
+            true => call.could_have(&execs[exec]),
+            false => is_left(at, exec),
+        };
+        let (fitting, had) = (each(&fits), each(&|exec| fits(exec) && execs[exec].was_added_by(ended)));
         // If we know all calls, and however many marks are lost.
         let sure = choices.iter().enumerate().filter(|(exec, _)| has_call(*exec));
         let sure: Vec<Vec<usize>> = sure.map(|(_, choices)| choices.clone()).collect();
@@ -131,7 +134,7 @@ pub(super) fn decisions<T, S>(
         if !is_over {
             return Decision::Keep;
         }
-        match &each(&|exec| is_left(at, exec) && call.had(&execs[exec], ended))[..] {
+        match &each(&|exec| is_left(at, exec) && execs[exec].was_added_by(ended))[..] {
             _ if missing.is_unseen => without(Unknown::CallsUnseen, None),
             [] => match only_queued(call.began, ended) {
                 Some(phases) => Decision::Pass(Split::Known(phases), None),
@@ -145,30 +148,12 @@ pub(super) fn decisions<T, S>(
     let mut spent = Vec::new();
     // As many execs as calls that may have them: none is left for calls to come.
     for group in rivals(&left, has_call) {
-        if group.ones.len() == group.things.len() && group.things.iter().all(|call| calls[*call].is_past()) {
+        let choices: Vec<_> = group.ones.iter().map(|exec| left[*exec].clone()).collect();
+        let is_even = group.ones.len() == group.things.len() && can_all_have_one(&choices);
+        if is_even && group.things.iter().all(|call| calls[*call].is_past()) {
             group.things.iter().for_each(|call| decisions[*call] = Decision::Done);
             spent.extend(group.ones);
         }
     }
     Decisions { calls: decisions, spent }
-}
-
-/// Of each exec, the calls that it does not belong to because its process shows the command of others that may have it. None
-/// where more processes show a command than there are calls for it: then some were replaced, or are not ours.
-fn excluded<T, S>(calls: &[Call<T, S>], execs: &[Exec<S>]) -> Vec<Vec<usize>> {
-    let among = |exec: &Exec<S>, is_shown: bool| -> Vec<usize> {
-        let calls = calls.iter().enumerate().filter(|(_, call)| call.is_shown_by(exec) == Some(is_shown));
-        calls.filter(|(_, call)| call.may_have(exec)).map(|(at, _)| at).collect()
-    };
-    let shown: Vec<_> = execs.iter().map(|exec| among(exec, true)).collect();
-    let others = |(exec, shown): (&Exec<S>, &Vec<usize>)| match shown[..] {
-        [] => Vec::new(),
-        _ => among(exec, false),
-    };
-    let evident: Vec<_> = shown.iter().filter(|shown| !shown.is_empty()).cloned().collect();
-    if can_all_have_one(&evident) {
-        execs.iter().zip(&shown).map(others).collect()
-    } else {
-        vec![Vec::new(); execs.len()]
-    }
 }

@@ -46,7 +46,14 @@ pub(super) fn forced(
 const MOST: usize = 16;
 const MOST_CHOICES: usize = 64;
 
-/// Who compete for the same things, directly or not.
+/// 512 choices in all. Of more, nothing is concluded from the number of those who choose.
+const ALL_CHOICES: usize = 512;
+
+fn are_too_many(choices: &[Vec<usize>]) -> bool {
+    choices.iter().map(Vec::len).sum::<usize>() > ALL_CHOICES
+}
+
+/// Those who compete for the same things, directly or not.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Rivals {
     pub(super) ones: Vec<usize>,
@@ -56,6 +63,9 @@ pub(super) struct Rivals {
 /// Each group of those that are sure to have one of their choices.
 pub(super) fn rivals(choices: &[Vec<usize>], is_sure: impl Fn(usize) -> bool) -> Vec<Rivals> {
     let mut groups: Vec<Rivals> = Vec::new();
+    if are_too_many(choices) {
+        return groups;
+    }
     for (one, things) in
         choices.iter().enumerate().filter(|(one, things)| is_sure(*one) && !things.is_empty())
     {
@@ -77,7 +87,7 @@ pub(super) fn rivals(choices: &[Vec<usize>], is_sure: impl Fn(usize) -> bool) ->
 
 /// Of each one's choices those that it can have if all that are sure have one of theirs. All of them where that is not possible.
 pub(super) fn possible(choices: &[Vec<usize>], is_sure: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
-    if choices.iter().all(|choices| choices.len() < 2) {
+    if choices.iter().all(|choices| choices.len() < 2) || are_too_many(choices) {
         return choices.to_vec();
     }
     let groups = rivals(choices, is_sure);

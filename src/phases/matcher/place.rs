@@ -59,19 +59,19 @@ impl<T, S> Place<T, S> {
     }
 
     /// A call begins. It may be doubted from the beginning.
-    pub(super) fn begin(&mut self, call: (CallName, CommandForms), doubt: Option<Unknown>, now: Now) {
-        self.add(Call::new(call, Stage::Open, doubt, now, LONGEST));
+    pub(super) fn begin(&mut self, name: CallName, doubt: Option<Unknown>, now: Now) {
+        self.add(Call::new(name, Stage::Open, doubt, now, LONGEST));
     }
 
     /// An Exec opened a stream.
     pub(super) fn open_session(
         &mut self,
-        call: (CallName, CommandForms),
-        carried: S,
+        name: CallName,
+        (carried, command): (S, CommandForms),
         doubt: Option<Unknown>,
         now: Now,
     ) {
-        self.add(Call::new(call, Stage::Session { carried }, doubt, now, TOKEN + HELD));
+        self.add(Call::new(name, Stage::Session { carried, command }, doubt, now, TOKEN + HELD));
     }
 
     fn add(&mut self, call: Call<T, S>) {
@@ -156,19 +156,15 @@ impl<T, S> Place<T, S> {
         exec.note(kind, at);
         if let MarkKind::Started { pid } = kind
             && is_first
+            && self.calls.iter().any(|call| call.is_session() && call.may_have(exec))
         {
-            let mut fitting = self.calls.iter().filter(|call| call.may_have(exec));
-            let first = fitting.next();
-            let has_session = first.into_iter().chain(fitting.clone()).any(Call::is_session);
-            if has_session || first.is_some_and(|first| fitting.any(|call| call.command != first.command)) {
-                exec.command = ExecCommand::Wanted(pid);
-            }
+            exec.command = ExecCommand::Wanted(pid);
         }
         exec.until = now + if exec.exited.is_some() { KEPT } else { LONGEST };
         if self.execs.len() > MOST_EXECS {
             let is_idle = |exec: &Exec<S>| {
                 !matches!(exec.owner, Owner::Session(..))
-                    && !self.calls.iter().any(|call| call.may_have(exec))
+                    && !self.calls.iter().any(|call| call.could_have(exec))
             };
             match self.execs.iter().position(is_idle) {
                 Some(oldest) => drop(self.execs.remove(oldest)),
@@ -232,7 +228,7 @@ impl<T, S> Place<T, S> {
         self.doubtful_until = self.doubtful_until.filter(|until| *until > now);
         let missing = Missing { is_doubtful: self.doubtful_until.is_some(), is_unseen };
         let Decisions { calls, spent } = decisions(&self.calls, &self.execs, missing, now);
-        spent.into_iter().for_each(|exec| self.execs[exec].owner = Owner::Past);
+        spent.into_iter().for_each(|exec| self.execs[exec].owner = Owner::Unanswered);
         for (mut call, decision) in mem::take(&mut self.calls).into_iter().zip(calls) {
             match decision {
                 Decision::Forget => {
@@ -243,15 +239,16 @@ impl<T, S> Place<T, S> {
                 Decision::Keep | Decision::Pass(..) | Decision::Follow(_) => {}
             }
             match (decision, call.stage) {
-                (Decision::Follow(exec), Stage::Session { carried }) => {
+                (Decision::Follow(exec), Stage::Session { carried, command }) => {
                     let exec = &mut self.execs[exec];
-                    let is_its = exec.may_run(&call.command);
-                    exec.owner = if is_its { Owner::Session(carried, call.command) } else { Owner::Past };
+                    let is_its = exec.may_run(&command);
+                    exec.owner = if is_its { Owner::Session(carried, command) } else { Owner::Unanswered };
                 }
                 (Decision::Pass(split, exec), Stage::Held { ended, end, carried }) => {
                     resolved.calls.push((carried, split));
                     if let Some(exec) = exec {
-                        self.execs[exec].owner = Owner::Past;
+                        let is_answered = matches!(end, ExecEnd::Answered { .. });
+                        self.execs[exec].owner = if is_answered { Owner::Past } else { Owner::Unanswered };
                         continue;
                     }
                     call.until = if end == ExecEnd::Unanswered { now + LINGERS } else { now };
@@ -295,7 +292,7 @@ impl<T, S> Place<T, S> {
         let calls = &self.calls;
         self.execs.retain_mut(|exec| {
             let is_followed = matches!(exec.owner, Owner::Session(..));
-            if exec.until <= now && calls.iter().any(|call| call.may_have(exec)) {
+            if exec.until <= now && calls.iter().any(|call| call.could_have(exec)) {
                 exec.until = now + KEPT;
             }
             is_followed || exec.until > now

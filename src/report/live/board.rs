@@ -163,7 +163,7 @@ impl Board {
         let gone = self.gone.iter().filter(|(version, key)| *version > base && !self.rows.contains_key(key));
         let gone: Vec<_> = gone.filter(|_| pass.is_first && !is_reset).map(|(_, key)| &**key).collect();
         let goes_on = last.is_some();
-        // Who was told that there is more is told when there is not.
+        // A reader that expects more is sent the end of the list, also if nothing is in it.
         let is_due = is_reset || !pass.is_first || reader.hidden != self.hidden;
         let is_empty = rows.is_empty() && gone.is_empty() && !is_due;
         if !is_empty {

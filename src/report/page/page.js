@@ -154,7 +154,11 @@ const EVENTS = new Map([
     ended.clear();   // another daemon may use the same ids
     skew = (Date.parse(it.at) || Date.now()) - Date.now();
     known = new Set(calls.map((one) => one.data).filter(Boolean));
-    if (calls.length) takeCall({ note: GAP });
+    gap = 0;
+    if (calls.length) {
+      takeCall({ note: GAP });
+      gap = callId;
+    }
     later("all");
   }],
   ["rows", (it) => takeRows(it)],
@@ -235,9 +239,11 @@ const drop = (gone) => {
   }
 };
 const GAP = "reconnected: calls of the time between may be missing";
+let gap = 0;   // the note of this connection
 const closeGap = () => {
-  const at = calls.findIndex((one) => one.note === GAP);
+  const at = calls.findIndex((one) => one.id === gap);
   if (at >= 0) calls.splice(at, 1);
+  gap = 0;
   later("calls");
 };
 const takeCall = (one) => {
