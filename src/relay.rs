@@ -21,7 +21,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -269,7 +269,7 @@ impl Relay {
         }
         let alive = Alive(alive, Arc::clone(&beats), 0);
         let ours = Arc::clone(&shared);
-        handles.push(spawn_thread("accept", alive, move || accept(listener, is_kept, resumed, ours, workers))?);
+        handles.push(spawn_thread("accept", alive, move || accept(listener, resumed, is_kept, ours, workers))?);
         let arriving = is_kept.then_some(arriving);
         Ok(Self { phase, ended, registry, threads: handles, listener: kept, shared, frozen, beats, arriving })
     }
@@ -386,7 +386,7 @@ async fn accept(
     }
     for worker in workers.iter().cycle() {
         let accepted = tokio::select! {
-            () = async { drop(phase.wait_for(|phase| *phase >= Phase::Closing).await) } => return,
+            () = async { drop(phase.wait_for(|phase| *phase >= last).await) } => break,
             accepted = accept_next(&listener, &budget, &pause, &shared.registry) => accepted,
         };
         shared.arriving.fetch_add(1, Ordering::Relaxed);
