@@ -19,7 +19,9 @@ use nix::{
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec},
-    net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketType, recvmsg, sockopt},
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketType, recvmsg, sockopt,
+    },
 };
 use sd_notify::NotifyState;
 use tokio::{task::spawn_blocking, time::timeout};

@@ -269,7 +269,8 @@ impl Relay {
         }
         let alive = Alive(alive, Arc::clone(&beats), 0);
         let ours = Arc::clone(&shared);
-        handles.push(spawn_thread("accept", alive, move || accept(listener, resumed, is_kept, ours, workers))?);
+        handles
+            .push(spawn_thread("accept", alive, move || accept(listener, resumed, is_kept, ours, workers))?);
         let arriving = is_kept.then_some(arriving);
         Ok(Self { phase, ended, registry, threads: handles, listener: kept, shared, frozen, beats, arriving })
     }

@@ -110,7 +110,8 @@ struct Api {
 
 impl Daemon {
     /// Starts everything; the clients' socket accepts when this returns. That is the one that the service manager passed,
-    /// or one of its own. It goes on with the connections of a `handover`. The configuration is read again only with `reloading`. Must be called within a tokio runtime.
+    /// or one of its own. It goes on with the connections of a `handover`. The configuration is read again only with
+    /// `reloading`. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// A socket cannot be made.
@@ -133,8 +134,12 @@ impl Daemon {
         let has_output = Arc::new(AtomicBool::new(started.trace.has_output));
         let room = tap::Room::new(recipes.switch(), has_output.clone());
         let accepting = ClientSocket { listener: clients.listener, is_kept };
-        let (relay, relayed, observations) =
-            relay::spawn_resumed(accepting, started.runtime.clone(), gate.clone(), taken_over(handover, room))?;
+        let (relay, relayed, observations) = relay::spawn_resumed(
+            accepting,
+            started.runtime.clone(),
+            gate.clone(),
+            taken_over(handover, room),
+        )?;
         tracing::info!(listen = %clients.file.path().display(), runtime = %started.runtime.display(), "relaying");
 
         let phases = PhasesHandle::spawn(&mut tasks);
@@ -313,8 +318,9 @@ impl Daemon {
             return End::Drained;
         }
         let began = clock::now();
-        let Self { relay, relayed, phases, sockets, is_draining, act_stop, api, saved, records, tasks, .. } =
-            self;
+        let Self {
+            relay, relayed, phases, sockets, is_draining, act_stop, api, saved, records, tasks, ..
+        } = self;
         is_draining.store(true, Ordering::Relaxed);
         act_stop.cancel();
         api.stop.cancel();
@@ -380,9 +386,13 @@ fn taken_over(handover: Option<OwnedFd>, room: tap::Room) -> Handover {
 
 /// Has the service manager keep all connections; returns how many. With the reason if it does not.
 fn store(frozen: FrozenRelay) -> Result<usize, (FrozenRelay, String)> {
-    let stored = Carrier::load(&frozen).and_then(|carrier| {
-        manager::store(carrier.descriptor())?;
-        Ok(carrier.is_kept())
+    let stored = Carrier::load(&frozen).and_then(|carrier| match manager::store(carrier.descriptor()) {
+        Ok(()) => Ok(carrier.is_kept()),
+        Err(error) => {
+            // It may store it later, while this process goes on.
+            carrier.recall();
+            Err(error)
+        }
     });
     match stored {
         Ok(true) => Ok(frozen.connections.len()),

@@ -121,6 +121,12 @@ impl Carrier {
         self.receiving.as_fd()
     }
 
+    /// Takes everything out of it, so that whoever keeps a copy of the descriptor has nothing.
+    pub fn recall(self) {
+        // What cannot be received is closed with this copy.
+        drop(receive(&self.receiving));
+    }
+
     /// Whether anybody keeps a copy of the descriptor. If not, nothing is on its way any more.
     pub fn is_kept(self) -> bool {
         let Self { sending, receiving } = self;
