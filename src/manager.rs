@@ -7,7 +7,7 @@ use std::{
     mem::MaybeUninit,
     os::{
         fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd, RawFd},
-        unix::net::{UnixDatagram, UnixListener},
+        unix::net::{UnixDatagram, UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
     time::Duration,
@@ -144,7 +144,7 @@ pub(crate) fn store(connections: BorrowedFd<'_>) -> io::Result<()> {
     let states = [NotifyState::FdStore, NotifyState::FdName(HANDOVER), NotifyState::Custom("FDPOLL=0")];
     sd_notify::notify_with_fds(&states, &[connections])?;
     // Everything that was sent before is dealt with once the manager closes this.
-    let (done, closes) = io::pipe()?;
+    let (done, closes) = UnixStream::pair()?;
     sd_notify::notify_with_fds(&[NotifyState::Custom("BARRIER=1")], &[closes.as_fd()])?;
     drop(closes);
     let limit = Timespec { tv_sec: 0, tv_nsec: STORING.as_nanos().try_into().unwrap_or(0) };

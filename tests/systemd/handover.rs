@@ -90,6 +90,7 @@ async fn no_call_ends_and_each_is_traced_once_over_restarts_and_an_upgrade() -> 
     let log = node.log()?;
     let taken = log.lines().filter(|line| line.contains("going on with the connections")).count();
     ensure!(taken == restarts(), "{taken} handovers: {log}");
+    let calls = calls + 1;
     eventually("each call is in the file once", PATIENCE, async || {
         let text = fs::read_to_string(node.file(file))?;
         let lines: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
