@@ -7,7 +7,6 @@
 mod back_off;
 mod board;
 pub(crate) mod counts;
-mod faults;
 mod grace;
 mod guard;
 mod hook;

@@ -36,10 +36,16 @@ use tokio::{
 
 pub use self::demo::demo;
 use self::errors::describe_error;
-use self::{bindings::StartError, daemon::Daemon, reload::Reloading, source::ConfigSource};
+use self::{
+    bindings::StartError,
+    daemon::{DRAINING, Daemon},
+    reload::Reloading,
+    source::ConfigSource,
+};
 use crate::{
     cli::{Exit, ServeArgs},
     config::{Loaded, Overrides, key::Key, unknown_variables},
+    faults,
     manager::{self, Notice, Passed, PassedSocket},
     relay::descriptors,
 };
@@ -52,7 +58,7 @@ const LEFT_OVER: Duration = Duration::from_secs(1);
 pub fn serve(args: ServeArgs) -> Exit {
     // First: the numbers of these descriptors may belong to other files later.
     let mut passed = Passed::take();
-    let handover = passed.as_mut().ok().and_then(Passed::take_handover);
+    let handovers = passed.take_handovers();
     let is_by_flag = args.listen.is_some() || args.runtime.is_some();
     let overrides = Overrides::from_environment(|name| env::var(name).ok())
         .flag(Key::Listen, args.listen)
@@ -80,19 +86,13 @@ pub fn serve(args: ServeArgs) -> Exit {
     for note in unknown_variables(names) {
         tracing::warn!(note, "an environment variable is ignored");
     }
-    let (passed, notes) = match passed {
-        Ok(passed) => passed.into_socket(&loaded.config.listen),
-        Err(error) => {
-            let note = format!("LISTEN_FDS, LISTEN_FDNAMES: {error}");
-            (None, vec![note])
-        }
-    };
+    let (passed, notes) = passed.into_socket(&loaded.config.listen);
     for note in notes {
         tracing::error!(note, "what the service manager passed does not fit");
     }
     let reloading = Reloading { source, threshold, requests: Arc::default() };
     let ran = background().and_then(|runtime| {
-        let ran = runtime.block_on(run(loaded, reloading, passed, handover));
+        let ran = runtime.block_on(run(loaded, reloading, passed, handovers));
         match ran {
             // The next process waits for this one's end.
             Ok(End::HandedOver) => runtime.shutdown_background(),
@@ -129,19 +129,20 @@ async fn run(
     loaded: Loaded,
     reloading: Reloading,
     passed: Option<PassedSocket>,
-    handover: Option<OwnedFd>,
+    handovers: Vec<OwnedFd>,
 ) -> anyhow::Result<End> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let requests: Arc<Notify> = reloading.requests.clone();
     let mut replace = signal(SignalKind::user_defined1()).context("cannot listen for SIGUSR1")?;
-    if handover.is_some() {
-        // Before a byte moves: another process that took over the same connections would send it twice.
-        manager::send(vec![Notice::TakenOver]).await;
-    }
-    let mut daemon = Daemon::start(loaded, Some(reloading), passed, handover)?;
-    manager::send(vec![Notice::Ready]).await;
+    let is_next = !handovers.is_empty();
+    faults::point("takeover-begun").await;
+    // Should this fail before it has taken anything over, the manager still has all of it for another process.
+    let mut daemon = Daemon::start(loaded, Some(reloading), passed, handovers)?;
+    faults::point("takeover-done").await;
+    let taken_over = is_next.then_some(Notice::TakenOver);
+    manager::send(taken_over.into_iter().chain([Notice::Ready]).collect()).await;
     let name = loop {
         tokio::select! {
             _ = terminate.recv() => break "SIGTERM",
@@ -164,7 +165,7 @@ async fn run(
         }
     };
     tracing::info!(signal = name, "draining");
-    manager::send(vec![Notice::Stopping, Notice::status("draining: calls in flight end")]).await;
+    manager::send(vec![Notice::Stopping, Notice::status(DRAINING)]).await;
     daemon.drain().await;
     Ok(End::Drained)
 }

@@ -11,6 +11,7 @@ pub mod demo;
 pub mod document;
 mod duration;
 mod exits;
+mod faults;
 mod glob;
 mod handler;
 pub mod inventory;

@@ -3,6 +3,7 @@
 
 use std::{
     env,
+    fmt::Write as _,
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     os::{
@@ -10,11 +11,13 @@ use std::{
         unix::net::{UnixDatagram, UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
+    process,
     time::Duration,
 };
 
 use nix::{
-    sys::socket::{ControlMessage, MsgFlags, sendmsg},
+    errno::Errno,
+    sys::socket::{ControlMessage, MsgFlags, getsockname, sendmsg},
     unistd::close,
 };
 use rustix::{
@@ -31,6 +34,12 @@ use crate::listen;
 /// 1 s: how long a notice may take. A manager that hangs must not hold up anything.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// 1,024 descriptors that are passed are looked at: a manager keeps some few.
+const MAX_PASSED: RawFd = 1_024;
+
+/// The first descriptor that is passed: sd_listen_fds(3).
+const FIRST_PASSED: RawFd = 3;
+
 /// 500 ms: how long the manager may take to store a descriptor. Clients wait meanwhile.
 const STORING: Duration = Duration::from_millis(500);
 
@@ -42,7 +51,11 @@ const MAX_STATUS: usize = 512;
 
 /// What the manager passed at the start.
 #[derive(Debug, Default)]
-pub(crate) struct Passed(Vec<(String, OwnedFd)>);
+pub(crate) struct Passed {
+    descriptors: Vec<(String, OwnedFd)>,
+    /// What is wrong with it, a line each.
+    notes: Vec<String>,
+}
 
 /// A socket on which the manager listens for us. It stays when this process ends, and clients that connect then wait for
 /// the next one.
@@ -71,27 +84,58 @@ pub(crate) enum Notice {
 }
 
 impl Passed {
-    /// Takes over all descriptors that were passed. To be called once, before this process opens anything.
-    ///
-    /// # Errors
-    /// The environment names descriptors that do not exist, or is not what sd_listen_fds(3) says.
-    pub(crate) fn take() -> io::Result<Self> {
-        let passed = sd_notify::listen_fds_with_names()?;
-        passed.map(|(raw, name)| Ok((name, adopt(raw)?))).collect::<io::Result<_>>().map(Self)
+    /// Takes over all descriptors that were passed, by what sd_listen_fds(3) says. Whatever is wrong with some of them, the
+    /// others are used. To be called once, before this process opens anything.
+    pub(crate) fn take() -> Self {
+        let variable = |name| env::var(name).unwrap_or_default();
+        if variable("LISTEN_PID").parse() != Ok(process::id()) {
+            return Self::default();
+        }
+        let (count, names) = (variable("LISTEN_FDS"), variable("LISTEN_FDNAMES"));
+        let Ok(count) = count.parse::<RawFd>() else {
+            return Self { notes: vec![format!("LISTEN_FDS={count:?} is not a number")], ..Self::default() };
+        };
+        let names: Vec<_> = names.split(':').filter(|_| !names.is_empty()).collect();
+        Self::adopt_all(count, &names)
     }
 
-    /// The connections that the process before has left, if it did.
-    pub(crate) fn take_handover(&mut self) -> Option<OwnedFd> {
-        let at = self.0.iter().position(|(name, _)| name == HANDOVER)?;
-        Some(self.0.swap_remove(at).1)
+    fn adopt_all(count: RawFd, names: &[&str]) -> Self {
+        let mut passed = Self::default();
+        if !names.is_empty() && RawFd::try_from(names.len()) != Ok(count) {
+            passed.notes.push(format!("LISTEN_FDNAMES has {} names, but LISTEN_FDS={count}", names.len()));
+        }
+        // All of them before the first is copied: a copy gets a number that is free.
+        let numbers = FIRST_PASSED..FIRST_PASSED + count.clamp(0, MAX_PASSED);
+        let (open, closed): (Vec<_>, Vec<_>) = numbers.partition(|raw| is_open(*raw));
+        if let Some(first) = closed.first() {
+            passed.notes.push(format!(
+                "LISTEN_FDS={count}, but {} of these descriptors are not open, the first is {first}",
+                closed.len(),
+            ));
+        }
+        for raw in open {
+            let at = usize::try_from(raw - FIRST_PASSED).unwrap_or(usize::MAX);
+            let name = names.get(at).copied().unwrap_or("unknown");
+            match adopt(raw) {
+                Ok(descriptor) => passed.descriptors.push((name.to_owned(), descriptor)),
+                Err(error) => passed.notes.push(format!("{name}: cannot be used: {error}")),
+            }
+        }
+        passed
+    }
+
+    /// What processes before have left of their connections. One at most is of use.
+    pub(crate) fn take_handovers(&mut self) -> Vec<OwnedFd> {
+        let of_handovers = self.descriptors.extract_if(.., |(name, _)| name == HANDOVER);
+        of_handovers.map(|(_, descriptor)| descriptor).collect()
     }
 
     /// The socket for clients: the one at `wanted`, or else the first Unix socket that listens. And what is wrong with what
     /// was passed, one line each; what is not used is closed.
     pub(crate) fn into_socket(self, wanted: &Path) -> (Option<PassedSocket>, Vec<String>) {
-        let mut notes = Vec::new();
+        let Self { descriptors, mut notes } = self;
         let mut sockets = Vec::new();
-        for (name, descriptor) in self.0 {
+        for (name, descriptor) in descriptors {
             match PassedSocket::of(descriptor) {
                 Some(socket) => sockets.push((name, socket)),
                 None => notes.push(format!("{name}: is not a Unix socket that listens, and is not used")),
@@ -139,13 +183,13 @@ pub(crate) fn is_there() -> bool {
 /// them is known by the descriptor alone.
 ///
 /// # Errors
-/// The manager cannot be reached, or takes too long.
+/// The manager cannot be reached, or takes too long: it may still store them later.
 pub(crate) fn store(connections: BorrowedFd<'_>) -> io::Result<()> {
     let states = [NotifyState::FdStore, NotifyState::FdName(HANDOVER), NotifyState::Custom("FDPOLL=0")];
-    sd_notify::notify_with_fds(&states, &[connections])?;
+    notify(&states, Some(connections), STORING)?;
     // Everything that was sent before is dealt with once the manager closes this.
     let (done, closes) = UnixStream::pair()?;
-    sd_notify::notify_with_fds(&[NotifyState::Custom("BARRIER=1")], &[closes.as_fd()])?;
+    notify(&[NotifyState::Custom("BARRIER=1")], Some(closes.as_fd()), STORING)?;
     drop(closes);
     let limit = Timespec { tv_sec: 0, tv_nsec: STORING.as_nanos().try_into().unwrap_or(0) };
     match rustix::event::poll(&mut [PollFd::new(&done, PollFlags::empty())], Some(&limit))? {
@@ -185,7 +229,38 @@ fn send_now(notices: &[Notice]) -> io::Result<()> {
             Notice::Status(text) => states.push(NotifyState::Status(text)),
         }
     }
-    sd_notify::notify(&states)
+    notify(&states, None, PATIENCE)
+}
+
+/// Sends all of these in one message, with a descriptor. Unlike what sd-notify has for it, it does not wait for ever for a
+/// manager that has stopped reading: a thread that waits would be lost with each notice.
+fn notify(
+    states: &[NotifyState<'_>],
+    descriptor: Option<BorrowedFd<'_>>,
+    within: Duration,
+) -> io::Result<()> {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    let mut text = String::new();
+    for state in states {
+        let _ = writeln!(text, "{state}");
+    }
+    let socket = UnixDatagram::unbound()?;
+    socket.connect(path)?;
+    socket.set_write_timeout(Some(within))?;
+    let descriptors: Vec<_> = descriptor.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&descriptors)];
+    let rights = if descriptors.is_empty() { &[][..] } else { &rights };
+    let sent = sendmsg::<()>(
+        socket.as_raw_fd(),
+        &[IoSlice::new(text.as_bytes())],
+        rights,
+        MsgFlags::MSG_NOSIGNAL,
+        None,
+    );
+    match sent {
+        Err(Errno::EAGAIN) => Err(io::ErrorKind::TimedOut.into()),
+        sent => Ok(sent.map(drop)?),
+    }
 }
 
 impl Notice {
@@ -195,6 +270,12 @@ impl Notice {
         line.truncate(line.floor_char_boundary(MAX_STATUS));
         Self::Status(line)
     }
+}
+
+/// Whether there is a descriptor of this number.
+fn is_open(raw: RawFd) -> bool {
+    // Asks for an address of which nothing is wanted: only this error says that there is none.
+    getsockname::<()>(raw) != Err(Errno::EBADF)
 }
 
 /// The descriptor of this number as one that is owned. It takes a copy through a socket, and closes the number, because only
@@ -242,8 +323,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         let named = |name: &str, descriptor| (name.to_owned(), descriptor);
+        let of = |descriptors| Passed { descriptors, notes: vec![] };
         let passed = |number: u8| {
-            Passed(vec![
+            of(vec![
                 named("file", File::open("/dev/null").unwrap().into()),
                 named("datagrams", UnixDatagram::bind(path(&format!("d{number}"))).unwrap().into()),
                 named("one", listening(&path(&format!("a{number}")))),
@@ -268,8 +350,7 @@ mod tests {
         );
 
         std::os::unix::fs::symlink(dir.path(), path("link")).unwrap();
-        let (socket, notes) =
-            Passed(vec![named("one", listening(&path("a3")))]).into_socket(&path("link/a3"));
+        let (socket, notes) = of(vec![named("one", listening(&path("a3")))]).into_socket(&path("link/a3"));
         assert!(socket.is_some() && notes.is_empty(), "another name of the same file: {notes:?}");
 
         let (socket, notes) = Passed::default().into_socket(&path("b1"));

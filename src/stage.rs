@@ -44,9 +44,11 @@ pub(crate) struct TaskEnd(oneshot::Receiver<()>);
 
 impl TaskEnd {
     /// Waits for the end of the task.
-    pub(crate) async fn wait(self) {
-        // The task never sends: it drops its end.
-        let _ = self.0.await;
+    pub(crate) async fn wait(&mut self) {
+        if !self.0.is_terminated() {
+            // The task never sends: it drops its end.
+            let _ = (&mut self.0).await;
+        }
     }
 }
 
@@ -280,7 +282,7 @@ mod tests {
             assert!(std::mem::replace(&mut has_panicked, true), "this panic belongs to the test");
             stopped.cancelled().await;
         });
-        let ended = tasks.spawn_thread("api", stage).unwrap();
+        let mut ended = tasks.spawn_thread("api", stage).unwrap();
         let own = Some("api".to_owned());
         for _ in 0..2 {
             assert_eq!(reported.recv().await, Some((own.clone(), own.clone())));
@@ -288,6 +290,7 @@ mod tests {
         let view = until_restarted(&restarts, 1).await;
         assert!(view.reason.contains("this panic belongs to the test"), "{}", view.reason);
         stop.cancel();
+        ended.wait().await;
         ended.wait().await;
         assert_eq!(reported.recv().await, None);
         let (lives, mut ends) = mpsc::channel::<()>(1);

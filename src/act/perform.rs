@@ -31,13 +31,12 @@ use super::{
     ActSettings, News,
     board::Board,
     counts::ActResult,
-    faults,
     ledger::{Content, Intent, IntentStep, Ledger, LedgerError, Wall, describe},
     recipe::{Recipe, RecipeStore, rebuilt::from_runtime},
     status::{ActEnd, ActRecord, Current, Place, Step},
 };
 use crate::{
-    clock,
+    clock, faults,
     ids::{ContainerId, ProbeKey},
     inventory::pod::Container,
     prober::{
@@ -214,7 +213,7 @@ impl Performer {
     pub(super) async fn carry_out(&self, prepared: Prepared) {
         let Prepared { demand, standing, condition, recipe, intent } = prepared;
         let act = Act::of(self, standing.view.clone(), &intent);
-        faults::point("recorded").await;
+        faults::point("act-recorded").await;
         let is_exit = matches!(demand.cause, Cause::Exited { .. });
         act.enter(if is_exit { Step::Creating } else { Step::Stopping });
         let is_restarted = act.action == OnFailure::Restart;
@@ -351,7 +350,7 @@ impl<'a> Act<'a> {
     /// Has the container's liveness and startup probes held until another container runs in its place.
     async fn hold(&self) {
         self.on.prober.report(Input::ActBegan(self.view.id.clone())).await;
-        faults::point("held").await;
+        faults::point("act-held").await;
     }
 
     /// Whether it is this act's doing if the container ends from now on.

@@ -38,6 +38,7 @@ use crate::{
     clock,
     config::Loaded,
     exits::ExitsHandle,
+    faults,
     handler::exec::Exec,
     inventory::{self, InventorySources},
     listen::{Access, SocketFile},
@@ -50,7 +51,7 @@ use crate::{
         gate::Gate,
         handover::{
             FrozenRelay, Handover,
-            carrier::{Carrier, Takeover},
+            carrier::{Carrier, CarrierError, Keeper, Takeover},
         },
     },
     report::{
@@ -81,6 +82,9 @@ const LAST_OBSERVATIONS: Duration = Duration::from_millis(500);
 /// 1 s: how long the end waits for the last records to be written to a file. A disk that takes longer loses them.
 const LAST_RECORDS: Duration = Duration::from_secs(1);
 
+/// What the service manager shows during a drain.
+pub(super) const DRAINING: &str = "draining: calls in flight end";
+
 /// A running daemon.
 #[derive(Debug)]
 pub(crate) struct Daemon {
@@ -110,7 +114,7 @@ struct Api {
 
 impl Daemon {
     /// Starts everything; the clients' socket accepts when this returns. That is the one that the service manager passed,
-    /// or one of its own. It goes on with the connections of a `handover`. The configuration is read again only with
+    /// or one of its own. It goes on with the connections of one of `handovers`. The configuration is read again only with
     /// `reloading`. Must be called within a tokio runtime.
     ///
     /// # Errors
@@ -119,7 +123,7 @@ impl Daemon {
         loaded: Loaded,
         reloading: Option<Reloading>,
         passed: Option<PassedSocket>,
-        handover: Option<OwnedFd>,
+        handovers: Vec<OwnedFd>,
     ) -> Result<Self, StartError> {
         let (started_at, began) = (clock::wall(), clock::now());
         let (started, mut tasks) = (loaded.config.clone(), Tasks::default());
@@ -138,7 +142,7 @@ impl Daemon {
             accepting,
             started.runtime.clone(),
             gate.clone(),
-            taken_over(handover, room),
+            taken_over(handovers, room),
         )?;
         tracing::info!(listen = %clients.file.path().display(), runtime = %started.runtime.display(), "relaying");
 
@@ -290,7 +294,7 @@ impl Daemon {
     /// Ends everything: calls in flight first, then the sockets' files, the API's answers under way, and the rest; the
     /// state is written last.
     pub(super) async fn drain(self) {
-        let Self { relay, sockets, is_draining, act_stop, api, saved, records, tasks, .. } = self;
+        let Self { relay, sockets, is_draining, act_stop, mut api, mut saved, records, tasks, .. } = self;
         is_draining.store(true, Ordering::Relaxed);
         act_stop.cancel();
         relay.drain().await;
@@ -306,99 +310,124 @@ impl Daemon {
         // An error is a panic of ours, and the end goes on.
         let _ = spawn_blocking(move || records.iter().for_each(|file| file.flush(LAST_RECORDS))).await;
     }
-}
-
-impl Daemon {
     /// Ends everything but the connections, which the service manager keeps for the next process: not a byte moves meanwhile.
     /// If it does not keep them, they are drained.
-    pub(super) async fn hand_over(self) -> End {
+    pub(super) async fn hand_over(mut self) -> End {
         if !manager::is_there() {
             tracing::warn!("no service manager keeps connections (NOTIFY_SOCKET is not set): draining");
             self.drain().await;
             return End::Drained;
         }
         let began = clock::now();
-        let Self {
-            relay, relayed, phases, sockets, is_draining, act_stop, api, saved, records, tasks, ..
-        } = self;
-        is_draining.store(true, Ordering::Relaxed);
-        act_stop.cancel();
-        api.stop.cancel();
-        let _late = timeout(LAST_ANSWERS, api.ended.wait()).await;
+        self.is_draining.store(true, Ordering::Relaxed);
+        self.act_stop.cancel();
+        self.api.stop.cancel();
+        let _late = timeout(LAST_ANSWERS, self.api.ended.wait()).await;
 
+        faults::point("handover-begun").await;
         let stopped = clock::now();
-        let frozen = relay.freeze().await;
+        let frozen = self.relay.freeze().await;
         if frozen.lost > 0 {
             tracing::error!(connections = frozen.lost, "connections did not stop: they end");
         }
-        worked_off(&relayed).await;
+        faults::point("handover-frozen").await;
+        let connections = frozen.connections.len();
+        let (stored, ()) = tokio::join!(store(frozen), worked_off(&self.relayed));
+        match stored {
+            Stored::Kept => {}
+            Stored::TakenOver => {
+                tracing::warn!("another process has taken the connections over before this one ended");
+            }
+            Stored::Back(frozen, reason) => {
+                let relay = match frozen.thaw() {
+                    Ok(relay) => relay,
+                    Err(error) => {
+                        tracing::error!(%error, "connections end");
+                        return End::Drained;
+                    }
+                };
+                tracing::warn!(reason, "the service manager does not keep the connections: draining");
+                manager::send(vec![Notice::Stopping, Notice::status(DRAINING)]).await;
+                Self { relay, ..self }.drain().await;
+                return End::Drained;
+            }
+        }
+
+        faults::point("handover-stored").await;
+        let Self { phases, sockets, mut saved, records, tasks, .. } = self;
         phases.end();
         tasks.stop().cancel();
         let flushed = spawn_blocking(move || records.iter().for_each(|file| file.flush(LAST_RECORDS)));
-        let stored = spawn_blocking(move || store(frozen));
-        let (stored, was_saved, _flushed) = tokio::join!(stored, timeout(LAST_SAVE, saved.wait()), flushed);
+        let (was_saved, _flushed) = tokio::join!(timeout(LAST_SAVE, saved.wait()), flushed);
         if was_saved.is_err() {
             tracing::warn!("the disk does not respond: changes since the last save of the state are lost");
         }
         sockets.iter().for_each(remove);
-        match stored {
-            Ok(Ok(connections)) => {
-                let (now, millis) = (clock::now(), |took: Duration| took.as_millis());
-                tracing::info!(
-                    connections,
-                    millis = millis(now - began),
-                    stalled_millis = millis(now - stopped),
-                    "handed over"
-                );
-                manager::send(vec![Notice::Stopping]).await;
-                End::HandedOver
-            }
-            Ok(Err((frozen, reason))) => {
-                tracing::warn!(reason, "the service manager does not keep the connections: draining");
-                manager::send(vec![Notice::Stopping, Notice::status("draining: calls in flight end")]).await;
-                match frozen.thaw() {
-                    Ok(relay) => relay.drain().await,
-                    Err(error) => tracing::error!(%error, "connections end"),
-                }
-                tasks.shutdown().await;
-                End::Drained
-            }
-            Err(_panicked) => End::Drained,
-        }
+        let (now, millis) = (clock::now(), |took: Duration| took.as_millis());
+        tracing::info!(
+            connections,
+            millis = millis(now - began),
+            stalled_millis = millis(now - stopped),
+            "handed over"
+        );
+        manager::send(vec![Notice::Stopping]).await;
+        End::HandedOver
     }
 }
 
-/// What the process before has left; nothing if that is of no use.
-fn taken_over(handover: Option<OwnedFd>, room: tap::Room) -> Handover {
-    let Some(carrier) = handover else { return Handover::nothing(room) };
-    let room = Arc::new(room);
-    match Takeover::unload(&carrier, &room) {
-        Ok(taken) => {
-            taken.log();
-            taken.handover
-        }
-        Err(error) => {
-            tracing::error!(%error, "cannot go on with the connections of the process before: they end");
-            Handover { room, connections: Vec::new(), last_id: 0, events: Vec::new() }
+/// What the processes before have left; nothing if that is of no use.
+fn taken_over(handovers: Vec<OwnedFd>, room: tap::Room) -> Handover {
+    let (room, mut going_on) = (Arc::new(room), None);
+    for carrier in handovers {
+        match Takeover::unload(&carrier, &room) {
+            Ok(_) if going_on.is_some() => {
+                tracing::error!("connections of more than one process were passed: those of the others end");
+            }
+            Ok(taken) => {
+                taken.log();
+                going_on = Some(taken.handover);
+            }
+            Err(error @ CarrierError::Empty) => {
+                tracing::info!(reason = %error, "no connections were left to take over");
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot go on with the connections of the process before: they end");
+            }
         }
     }
+    going_on.unwrap_or_else(|| Handover::nothing(room))
 }
 
-/// Has the service manager keep all connections; returns how many. With the reason if it does not.
-fn store(frozen: FrozenRelay) -> Result<usize, (FrozenRelay, String)> {
-    let stored = Carrier::load(&frozen).and_then(|carrier| match manager::store(carrier.descriptor()) {
-        Ok(()) => Ok(carrier.is_kept()),
-        Err(error) => {
+/// What became of connections that the service manager was to keep.
+enum Stored {
+    /// It keeps them.
+    Kept,
+    /// The next process has them already.
+    TakenOver,
+    /// Only this process has them, for this reason.
+    Back(FrozenRelay, String),
+}
+
+/// Has the service manager keep all connections.
+async fn store(frozen: FrozenRelay) -> Stored {
+    let storing = spawn_blocking(move || {
+        let carrier = match Carrier::load(&frozen) {
+            Ok(carrier) => carrier,
+            Err(error) => return Stored::Back(frozen, error.to_string()),
+        };
+        let (keeper, reason) = match manager::store(carrier.descriptor()) {
+            Ok(()) => (carrier.release(), "its store is full, or off (FileDescriptorStoreMax=)".to_owned()),
             // It may store it later, while this process goes on.
-            carrier.recall();
-            Err(error)
+            Err(error) => (carrier.recall(), format!("asking it by NOTIFY_SOCKET failed: {error}")),
+        };
+        match keeper {
+            Keeper::Manager => Stored::Kept,
+            Keeper::NextProcess => Stored::TakenOver,
+            Keeper::Nobody => Stored::Back(frozen, reason),
         }
     });
-    match stored {
-        Ok(true) => Ok(frozen.connections.len()),
-        Ok(false) => Err((frozen, "its store is full, or off (FileDescriptorStoreMax=)".to_owned())),
-        Err(error) => Err((frozen, error.to_string())),
-    }
+    // A panic has been logged, and has closed the connections.
+    storing.await.unwrap_or(Stored::Kept)
 }
 
 /// Returns when everything that was observed has reached those who keep it.

@@ -76,8 +76,8 @@ impl FrozenRelay {
 
 impl Handover {
     /// No connection yet; all taps together may keep as much as the room has.
-    pub fn nothing(room: Room) -> Self {
-        Self { room: Arc::new(room), connections: Vec::new(), last_id: 0, events: Vec::new() }
+    pub fn nothing(room: impl Into<Arc<Room>>) -> Self {
+        Self { room: room.into(), connections: Vec::new(), last_id: 0, events: Vec::new() }
     }
 }
 

@@ -57,6 +57,9 @@ mod continuity;
 /// What a service manager passes and learns.
 mod manager;
 
+/// Connections that one process leaves to the next, whatever goes wrong meanwhile.
+mod handover;
+
 /// What is kept of attempts and events, what is written to a file, and how long attempts took.
 mod history;
 

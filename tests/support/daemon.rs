@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    mem,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     thread,
@@ -55,6 +56,11 @@ impl Daemon {
     /// One that a test has started by itself, from [`Daemon::command`], with its sockets in this folder.
     pub(crate) fn of(process: Child, dir: TempDir) -> Self {
         Self { process, dir }
+    }
+
+    /// Goes on with another process that a test has started in the same folder; returns the one before.
+    pub(crate) fn succeeded_by(&mut self, process: Child) -> Child {
+        mem::replace(&mut self.process, process)
     }
 
     /// Starts it again where it was, once it has ended, and waits until it is ready. Its log starts again.

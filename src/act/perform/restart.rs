@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 
 use super::{
     super::{
-        News, back_off, faults,
+        News, back_off,
         ledger::{Intent, IntentStep, Wall, describe},
         recipe::Recipe,
         status::Step,
@@ -16,7 +16,7 @@ use super::{
     Act, HandsOff, Performer, said,
 };
 use crate::{
-    clock, ids::ContainerId, proto::cri::ContainerState, results::event::ActNotice,
+    clock, faults, ids::ContainerId, proto::cri::ContainerState, results::event::ActNotice,
     runtime::presence::PresenceAnswer,
 };
 
@@ -197,7 +197,7 @@ impl Act<'_> {
     ) -> Result<(), HandsOff> {
         self.step(step);
         self.send(News::Freed(self.view.id.clone())).await;
-        faults::point("waiting").await;
+        faults::point("act-waiting").await;
         select! {
             () = until => Ok(()),
             hands_off = self.claimed(may_be_ours) => Err(hands_off),
@@ -232,7 +232,7 @@ impl Act<'_> {
         if let Err(status) = self.on.runtime.start_container(&id).await {
             return self.after_failed_start(&id, status).await;
         }
-        faults::point("started").await;
+        faults::point("act-started").await;
         if let Ok(request) = recipe.again(intent.attempt + 1) {
             self.on.recipes.note(&id, &self.view.pod.namespace, request.to_vec().into());
         }
@@ -252,7 +252,7 @@ impl Act<'_> {
         });
         recorded.await.map_err(|error| NotMade::Failed(describe(&error)))?;
         *making = Making::Asked;
-        faults::point("creating").await;
+        faults::point("act-creating").await;
         let request = recipe.again(intent.attempt + 1).map_err(|error| NotMade::Failed(error.to_string()))?;
         let id = match self.on.runtime.create_container(request).await {
             Ok(id) => id,
@@ -264,7 +264,7 @@ impl Act<'_> {
                 return Err(status.into());
             }
         };
-        faults::point("created").await;
+        faults::point("act-created").await;
         *making = Making::Made(id.clone());
         self.note(|intent| (intent.step, intent.successor) = (IntentStep::Starting, Some(id.clone()))).await;
         // A client may have made another one meanwhile.
@@ -295,7 +295,7 @@ impl Act<'_> {
     pub(super) async fn remove_former(&self) {
         for _ in 0..REMOVE.0 {
             match self.on.runtime.remove_container(&self.view.id).await {
-                Ok(()) => return faults::point("removed").await,
+                Ok(()) => return faults::point("act-removed").await,
                 Err(status) if status.code() == Code::NotFound => return,
                 Err(status) => {
                     let error = said(&status);

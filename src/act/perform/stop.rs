@@ -7,14 +7,14 @@ use tonic::Code;
 
 use super::{
     super::{
-        News, faults, grace, hook,
+        News, grace, hook,
         ledger::{IntentStep, Wall, describe},
         status::{CommandReport, Step},
     },
     Act, HandsOff, LOOK, said,
 };
 use crate::{
-    clock,
+    clock, faults,
     prober::Input,
     proto::cri::ContainerState,
     results::event::ActNotice,
@@ -57,7 +57,7 @@ impl Act<'_> {
 
     async fn run_command(&self, command: &FailureCommand, spec: &ProbeSpec) {
         self.step(Step::Command);
-        faults::point("command").await;
+        faults::point("act-command").await;
         let report = hook::run_command(command, spec, &self.on.handlers(), &self.view).await;
         let CommandReport { exit_code, output, took: _ } = &report;
         self.report(ActNotice::CommandEnded { exit_code: *exit_code, output: output.clone() }).await;
@@ -80,7 +80,7 @@ impl Act<'_> {
         let ran = match spec::hook::read(written, &limits) {
             Ok(hook) => {
                 self.step(Step::Hook);
-                faults::point("hook").await;
+                faults::point("act-hook").await;
                 hook::run(&hook, &self.on.handlers(), &self.view, within).await
             }
             Err(error) => Err(error.to_string().into()),
@@ -112,7 +112,7 @@ impl Act<'_> {
         let mut pause = STOP_AGAIN.0;
         let mut is_first = true;
         loop {
-            faults::point("stopping").await;
+            faults::point("act-stopping").await;
             let left = deadline.duration_since(clock::wall()).unwrap_or_default().min(grace);
             let failed = match self.on.runtime.stop_container(&self.view.id, left).await {
                 Ok(()) => None,
@@ -142,7 +142,7 @@ impl Act<'_> {
             }
             pause = (pause * 2).min(STOP_AGAIN.1);
         }
-        faults::point("stopped").await;
+        faults::point("act-stopped").await;
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! messages: M with the memfd | S with up to 250 sockets, as often as needed | E
+//! back:     T, from whoever begins to take them out
 //! memfd:    length of the head u64 | head: boot, time, last number, length of each record | records
 //! ```
 //! The memfd cannot be changed any more: it is sealed. It may contain secrets of requests, so nobody gets it but by this
@@ -24,8 +25,9 @@ use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create},
     io::Errno,
     net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair, sockopt,
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg,
+        socketpair, sockopt,
     },
 };
 
@@ -33,7 +35,7 @@ use super::{FrozenConnection, FrozenRelay, Handover, HandoverError, Sockets, con
 use crate::{
     carry::{Carry, Reader, Unreadable, Writer},
     clock,
-    relay::descriptors::MAX_CONNECTIONS,
+    relay::descriptors::{self, MAX_CONNECTIONS, is_reserved},
     tap::{Blindness, Room},
 };
 
@@ -55,12 +57,26 @@ const SEALS: SealFlags = SealFlags::WRITE.union(SealFlags::GROW).union(SealFlags
 pub(in crate::relay) const MEMFD: u8 = b'M';
 pub(in crate::relay) const SOCKETS: u8 = b'S';
 pub(in crate::relay) const END: u8 = b'E';
+const TAKEN: u8 = b'T';
 
 /// What another process can take over, as long as somebody keeps a copy of its descriptor.
 #[derive(Debug)]
 pub struct Carrier {
     sending: OwnedFd,
     receiving: OwnedFd,
+    /// How many messages are in it.
+    messages: usize,
+}
+
+/// Who has the connections that were sent into a carrier, besides this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// Whoever has a copy of its descriptor, for the next process.
+    Manager,
+    /// The next process, at least some of them: this one must not touch any of them again.
+    NextProcess,
+    /// Nobody, and nobody will get them.
+    Nobody,
 }
 
 /// Why nothing can be taken over.
@@ -69,6 +85,9 @@ pub enum CarrierError {
     /// It was never one of ours.
     #[error("the descriptor that was passed does not carry connections")]
     Foreign,
+    /// It was taken back, or taken out by another process.
+    #[error("the process before went on with its connections itself")]
+    Empty,
     /// The memfd is missing, or not sealed.
     #[error("the state of the connections is missing")]
     NoState,
@@ -94,6 +113,8 @@ pub struct Takeover {
     pub foreign: usize,
     /// The end is missing.
     pub is_cut: bool,
+    /// This process may not have as many descriptors as were left.
+    pub is_short: bool,
 }
 
 impl Carrier {
@@ -109,11 +130,13 @@ impl Carrier {
         send(&sending, MEMFD, &[state.as_fd()])?;
         let sockets: Vec<_> =
             relay.connections.iter().flat_map(FrozenConnection::sockets).map(AsFd::as_fd).collect();
+        let mut messages = 2;
         for sockets in sockets.chunks(PER_MESSAGE) {
             send(&sending, SOCKETS, sockets)?;
+            messages += 1;
         }
         send(&sending, END, &[])?;
-        Ok(Self { sending, receiving })
+        Ok(Self { sending, receiving, messages })
     }
 
     /// The descriptor for whoever is to keep it.
@@ -121,19 +144,28 @@ impl Carrier {
         self.receiving.as_fd()
     }
 
-    /// Takes everything out of it, so that whoever keeps a copy of the descriptor has nothing.
-    pub fn recall(self) {
-        // What cannot be received is closed with this copy.
-        drop(receive(&self.receiving));
+    /// Takes everything out of it, so that whoever keeps a copy of the descriptor, or gets one later, has nothing.
+    pub fn recall(self) -> Keeper {
+        // Each message goes to one receiver alone.
+        let is_whole = receive(&self.receiving).is_ok_and(|contents| contents.messages == self.messages);
+        if is_whole { Keeper::Nobody } else { Keeper::NextProcess }
     }
 
-    /// Whether anybody keeps a copy of the descriptor. If not, nothing is on its way any more.
-    pub fn is_kept(self) -> bool {
-        let Self { sending, receiving } = self;
+    /// Closes this process's copy of the descriptor. Whoever was given one has to have dealt with it.
+    pub fn release(self) -> Keeper {
+        let Self { sending, receiving, .. } = self;
         drop(receiving);
         let mut fds = [PollFd::new(&sending, PollFlags::empty())];
         let polled = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        polled.is_ok() && !fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+        let is_closed = fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR);
+        if polled.is_ok() && !is_closed {
+            Keeper::Manager
+        } else if was_taken(&sending) {
+            // It has closed its descriptor by now. What it says before stays.
+            Keeper::NextProcess
+        } else {
+            Keeper::Nobody
+        }
     }
 }
 
@@ -143,7 +175,18 @@ impl Takeover {
     /// # Errors
     /// It is nothing of ours, or of no use any more: all connections end.
     pub fn unload(carrier: &OwnedFd, room: &Arc<Room>) -> Result<Self, CarrierError> {
-        let Contents { state, sockets, is_cut } = receive(carrier)?;
+        if !is_carrier(carrier) {
+            return Err(CarrierError::Foreign);
+        }
+        // For the process before, should it still run.
+        drop(send(carrier, TAKEN, &[]));
+        let Contents { state, mut sockets, is_cut, mut is_short, .. } = receive(carrier)?;
+        if state.is_none() && sockets.is_empty() {
+            return Err(CarrierError::Empty);
+        }
+        let passed = sockets.len();
+        sockets.retain(|socket| !is_reserved(socket));
+        is_short |= sockets.len() < passed;
         let mut sockets: Sockets = sockets.into_iter().collect();
         let state = read_sealed(state.ok_or(CarrierError::NoState)?)?;
         let State { at, last_id, records } = decode(&state, &boot())?;
@@ -155,14 +198,14 @@ impl Takeover {
             }
         }
         let handover = Handover { room: Arc::clone(room), connections, last_id, events };
-        Ok(Self { handover, refused, foreign: sockets.left(), is_cut })
+        Ok(Self { handover, refused, foreign: sockets.left(), is_cut, is_short })
     }
 }
 
 impl Takeover {
     /// Says what became of the connections.
     pub fn log(&self) {
-        let Self { handover: Handover { connections, .. }, refused, foreign, is_cut } = self;
+        let Self { handover: Handover { connections, .. }, refused, foreign, is_cut, is_short } = self;
         let calls: usize = connections.iter().map(|connection| connection.tap.open_calls()).sum();
         let is_foreign =
             |connection: &&FrozenConnection| connection.tap.blindness() == Some(Blindness::HandedOver);
@@ -173,6 +216,14 @@ impl Takeover {
                 connections = blind,
                 "the process before was of another version: these connections are relayed blindly, and their clients asked to connect again"
             );
+        }
+        if *is_short {
+            tracing::error!(
+                connections = refused.len(),
+                limit = descriptors::limit(),
+                "connections of the process before ended: out of file descriptors, raise LimitNOFILE"
+            );
+            return;
         }
         if let Some(error) = refused.first() {
             tracing::warn!(connections = refused.len(), %error, "connections of the process before ended");
@@ -269,24 +320,40 @@ pub(in crate::relay) fn send(socket: &OwnedFd, kind: u8, descriptors: &[Borrowed
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(Errno::MSGSIZE.into());
     }
-    sendmsg(socket, &[IoSlice::new(&[kind])], &mut control, SendFlags::NOSIGNAL)?;
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(socket, &[IoSlice::new(&[kind])], &mut control, flags)?;
     Ok(())
+}
+
+/// Whether a process has begun to take over.
+fn was_taken(sending: &OwnedFd) -> bool {
+    // The first answer may be that messages were left behind.
+    (0..2).any(|_| {
+        let (mut kind, mut space) = ([0], [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))]);
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        recvmsg(sending, &mut [IoSliceMut::new(&mut kind)], &mut control, flags).is_ok() && kind[0] == TAKEN
+    })
+}
+
+/// Whether it is a socket of the kind that carriers are.
+fn is_carrier(descriptor: &OwnedFd) -> bool {
+    sockopt::socket_domain(descriptor).is_ok_and(|domain| domain == AddressFamily::UNIX)
+        && sockopt::socket_type(descriptor).is_ok_and(|kind| kind == SocketType::SEQPACKET)
 }
 
 #[derive(Debug, Default)]
 pub(in crate::relay) struct Contents {
     pub(in crate::relay) state: Option<OwnedFd>,
     pub(in crate::relay) sockets: Vec<OwnedFd>,
+    messages: usize,
     is_cut: bool,
+    /// Descriptors are missing, as this process may not have more.
+    is_short: bool,
 }
 
 /// Takes everything out of a carrier, and waits for nothing.
 pub(in crate::relay) fn receive(carrier: &OwnedFd) -> Result<Contents, CarrierError> {
-    let is_ours = sockopt::socket_domain(carrier).is_ok_and(|domain| domain == AddressFamily::UNIX)
-        && sockopt::socket_type(carrier).is_ok_and(|kind| kind == SocketType::SEQPACKET);
-    if !is_ours {
-        return Err(CarrierError::Foreign);
-    }
     let mut received = Contents { is_cut: true, ..Contents::default() };
     let mut space = vec![MaybeUninit::uninit(); cmsg_space!(ScmRights(PER_MESSAGE))];
     for _ in 0..MOST_MESSAGES {
@@ -299,6 +366,8 @@ pub(in crate::relay) fn receive(carrier: &OwnedFd) -> Result<Contents, CarrierEr
             Err(Errno::INTR) => continue,
             Err(error) => return Err(io::Error::from(error).into()),
         };
+        received.messages += 1;
+        received.is_short |= message.flags.contains(ReturnFlags::CTRUNC);
         let mut descriptors: Vec<OwnedFd> = Vec::new();
         for part in control.drain() {
             if let RecvAncillaryMessage::ScmRights(passed) = part {

@@ -12,7 +12,9 @@ use rustix::{
 };
 
 use super::{
-    handover::carrier::{Carrier, CarrierError, END, MEMFD, SOCKETS, Takeover, receive, sealed, send},
+    handover::carrier::{
+        Carrier, CarrierError, END, Keeper, MEMFD, SOCKETS, Takeover, receive, sealed, send,
+    },
     *,
 };
 use crate::carry::Unreadable;
@@ -71,7 +73,7 @@ fn all_connections_and_their_order_pass_however_many_there_are() {
         client.read_exact(&mut [0; 4]).unwrap();
     }
     // Nothing is left in it for a third process.
-    assert!(matches!(Takeover::unload(&carrier, &Arc::default()), Err(CarrierError::NoState)));
+    assert!(matches!(Takeover::unload(&carrier, &Arc::default()), Err(CarrierError::Empty)));
 }
 
 #[test]
@@ -86,20 +88,50 @@ fn without_any_connection_the_numbers_go_on() {
 }
 
 #[test]
-fn a_carrier_that_nobody_keeps_is_known_and_the_relay_goes_on() {
-    for is_kept in [false, true] {
-        let mut rig = Rig::new(16);
-        let (mut client, mut runtime) = rig.dialled_pair();
-        eventually("it is registered", || rig.registry.count() == 1);
-        let background = tokio::runtime::Runtime::new().unwrap();
-        let frozen = background.block_on(rig.relay.take().unwrap().freeze());
-        let carrier = Carrier::load(&frozen).unwrap();
-        let keeper = is_kept.then(|| carrier.descriptor().try_clone_to_owned().unwrap());
-        assert_eq!(carrier.is_kept(), is_kept);
-        drop(keeper);
-        rig.relay = Some(frozen.thaw().unwrap());
-        client.write_all(b"on").unwrap();
-        runtime.read_exact(&mut [0; 2]).unwrap();
+fn who_has_the_connections_is_known_and_they_go_on_in_no_two_processes() {
+    // What became of a copy of the descriptor, whether it is still there, and who has the connections: once ours is closed,
+    // or everything was taken back.
+    type Row = (&'static str, fn(&OwnedFd), bool, Keeper, Keeper);
+    let taken: fn(&OwnedFd) = |copy| drop(Takeover::unload(copy, &Arc::default()).unwrap());
+    let in_part: fn(&OwnedFd) = |copy| {
+        // The first message, as by a process that is killed in the middle.
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(250))];
+        let mut control = rustix::net::RecvAncillaryBuffer::new(&mut space);
+        let mut kind = [0];
+        let mut into = [std::io::IoSliceMut::new(&mut kind)];
+        rustix::net::recvmsg(copy, &mut into, &mut control, rustix::net::RecvFlags::empty()).unwrap();
+    };
+    let rows: [Row; 5] = [
+        ("nobody had one", |_| {}, false, Keeper::Nobody, Keeper::Nobody),
+        ("it is kept", |_| {}, true, Keeper::Manager, Keeper::Nobody),
+        ("taken over, and closed", taken, false, Keeper::NextProcess, Keeper::NextProcess),
+        ("taken over, and kept", taken, true, Keeper::Manager, Keeper::NextProcess),
+        ("taken over in part", in_part, true, Keeper::Manager, Keeper::NextProcess),
+    ];
+    for (what, deal_with, is_there, released, recalled) in rows {
+        for (is_recall, expected) in [(false, released), (true, recalled)] {
+            let mut rig = Rig::new(16);
+            let (mut client, mut runtime) = rig.dialled_pair();
+            eventually("it is registered", || rig.registry.count() == 1);
+            let background = tokio::runtime::Runtime::new().unwrap();
+            let frozen = background.block_on(rig.relay.take().unwrap().freeze());
+            let carrier = Carrier::load(&frozen).unwrap();
+            let copy = carrier.descriptor().try_clone_to_owned().unwrap();
+            deal_with(&copy);
+            let copy = is_there.then_some(copy);
+            let keeper = if is_recall { carrier.recall() } else { carrier.release() };
+            assert_eq!(keeper, expected, "{what}, recalled: {is_recall}");
+            if keeper != Keeper::Nobody {
+                continue;
+            }
+            if let Some(copy) = copy {
+                let error = Takeover::unload(&copy, &Arc::default()).unwrap_err();
+                assert!(matches!(error, CarrierError::Empty), "{what}: {error:?}");
+            }
+            rig.relay = Some(frozen.thaw().unwrap());
+            client.write_all(b"on").unwrap();
+            runtime.read_exact(&mut [0; 2]).unwrap();
+        }
     }
 }
 
@@ -257,7 +289,7 @@ fn what_is_not_ours_or_of_no_use_is_refused_and_leaves_nothing_open() {
     damaged[40] ^= 1;
     type Check = fn(&CarrierError) -> bool;
     let rows: [(&str, Option<Vec<u8>>, Check); 7] = [
-        ("no state", None, |error| matches!(error, CarrierError::NoState)),
+        ("nothing", None, |error| matches!(error, CarrierError::Empty)),
         ("of another boot", Some(other_boot), |error| matches!(error, CarrierError::OtherBoot)),
         ("of another format", Some(other_format), |error| {
             matches!(error, CarrierError::State(Unreadable::OtherLayout))

@@ -1,15 +1,15 @@
-//! Points at which a test may have the daemon killed while it acts.
+//! Points at which a test may have the daemon stop, or killed.
 
 /// Does nothing.
 #[cfg(not(feature = "faults"))]
-pub(super) async fn point(_name: &str) {}
+pub(crate) async fn point(_name: &str) {}
 
-/// Kills this process, as `kill -9` does, once a file `act-NAME` is in the folder that CRIPROBE_FAULTS names, and removes
-/// the file. With a file `act-NAME.wait` it stays here until that file is gone.
+/// Kills this process, as `kill -9` does, once a file of this name is in the folder that CRIPROBE_FAULTS names, and removes
+/// the file. With a file `NAME.wait` it stays here until that file is gone.
 #[cfg(feature = "faults")]
-pub(super) async fn point(name: &str) {
+pub(crate) async fn point(name: &str) {
     let Some(folder) = std::env::var_os("CRIPROBE_FAULTS") else { return };
-    let file = std::path::Path::new(&folder).join(format!("act-{name}"));
+    let file = std::path::Path::new(&folder).join(name);
     while file.with_extension("wait").exists() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
