@@ -45,6 +45,12 @@ def write(name, parts):
 for path in FUZZ.parent.glob("tests/data/recordings/*.rec"):
     recording = path.read_bytes()
     seeds = {f"tap/{path.stem}": script(recording)}
+    # Cut at the beginning, within the first calls, and near the end; and once damaged.
+    cuts = [at * len(recording) // 8 for at in (0, 1, 3, 7)]
+    for at in cuts:
+        beginning = min(at, 0xFFFF).to_bytes(2, "little")
+        seeds[f"handover/{path.stem}-{at}"] = [beginning, b"\x00", *script(recording)]
+        seeds[f"handover/{path.stem}-{at}-damaged"] = [beginning, b"\x01", b"\x40\x00\x01", *script(recording)]
     seeds |= {f"hpack/{path.stem}-{side.decode()}": header_blocks(recording, side) for side in (b"C", b"R")}
     for name, parts in seeds.items():
         write(name, parts)

@@ -153,6 +153,11 @@ pub struct RelayHandle {
 /// Of each thread, how often it has beaten.
 type Beats = Arc<Vec<AtomicU64>>;
 
+/// For as many threads, and the one that accepts.
+fn beats(threads: usize) -> Beats {
+    Arc::new((0..=threads.max(1)).map(|_| AtomicU64::new(0)).collect())
+}
+
 impl RelayHandle {
     /// A count for each thread, which grows every second while that thread works.
     pub fn beats(&self) -> Vec<u64> {
@@ -197,8 +202,16 @@ pub fn spawn_resumed(
     let (output, observations) = output::channel(output::MAX_EVENTS);
     let connections = Registry::default();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    let relay = Relay::start(clients, runtime, threads, gate, handover, output.clone(), connections.clone())?;
-    let beats = Arc::clone(&relay.beats);
+    let beats = beats(threads);
+    let relay = Relay::start(
+        clients,
+        runtime,
+        Arc::clone(&beats),
+        gate,
+        handover,
+        output.clone(),
+        connections.clone(),
+    )?;
     Ok((relay, RelayHandle { connections, output, beats }, observations))
 }
 
@@ -223,7 +236,7 @@ impl Relay {
     fn start(
         ClientSocket { listener, is_kept }: ClientSocket,
         runtime: PathBuf,
-        threads: usize,
+        beats: Beats,
         gate: Gate,
         Handover { room, connections, last_id, mut events }: Handover,
         output: Output,
@@ -258,9 +271,7 @@ impl Relay {
         let (alive, ended) = mpsc::channel(1);
         let mut handles = Vec::new();
         let mut workers = Vec::new();
-        let threads = threads.max(1);
-        let beats: Beats = Arc::new((0..=threads).map(|_| AtomicU64::new(0)).collect());
-        for number in 1..=threads {
+        for number in 1..beats.len() {
             let (sender, receiver) = mpsc::channel(HAND_OVER);
             let shared = Arc::clone(&shared);
             let alive = Alive(alive.clone(), Arc::clone(&beats), number);

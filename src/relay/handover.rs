@@ -17,7 +17,7 @@ use std::{
 use tokio::time::timeout;
 
 pub use self::connection::{FrozenConnection, HandoverError, Sockets};
-use super::{ClientSocket, Phase, Relay, Shared};
+use super::{Beats, ClientSocket, Phase, Relay, Shared};
 use crate::tap::{Room, TapEvent};
 
 /// 1 s: how long connections may take to stop where they are. All of them together take milliseconds. Only a thread that hangs
@@ -50,7 +50,8 @@ pub struct FrozenRelay {
     /// As in [`ClientSocket`].
     is_kept: bool,
     shared: Arc<Shared>,
-    threads: usize,
+    /// Others go on watching them when it goes on.
+    beats: Beats,
 }
 
 impl FrozenRelay {
@@ -59,13 +60,13 @@ impl FrozenRelay {
     /// # Errors
     /// A thread cannot be started.
     pub fn thaw(self) -> io::Result<Relay> {
-        let Self { connections, lost: _, last_id, listener, is_kept, shared, threads } = self;
+        let Self { connections, lost: _, last_id, listener, is_kept, shared, beats } = self;
         let Shared { runtime, gate, output, registry, room, .. } = &*shared;
         let handover = Handover { room: Arc::clone(room), connections, last_id, events: Vec::new() };
         Relay::start(
             ClientSocket { listener, is_kept },
             runtime.clone(),
-            threads,
+            beats,
             gate.clone(),
             handover,
             output.clone(),
@@ -85,9 +86,8 @@ impl Relay {
     /// Stops all connections where they are: not a byte moves any more. Clients that connect meanwhile wait in the queue of
     /// the socket. A connection that does not stop within `FREEZE` is closed.
     pub async fn freeze(self) -> FrozenRelay {
-        let Self { phase, registry, threads, listener, shared, mut frozen, arriving, .. } = self;
+        let Self { phase, registry, threads, listener, shared, mut frozen, beats, arriving, .. } = self;
         phase.send_replace(Phase::Freezing);
-        let workers = threads.len() - 1;
         let joined =
             tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
         match timeout(2 * FREEZE, joined).await {
@@ -99,6 +99,6 @@ impl Relay {
         connections.sort_unstable_by_key(|connection| connection.id);
         let lost = shared.lost.load(Ordering::Relaxed) + registry.count();
         let (last_id, is_kept) = (registry.last_id(), arriving.is_some());
-        FrozenRelay { connections, lost, last_id, listener, is_kept, shared, threads: workers }
+        FrozenRelay { connections, lost, last_id, listener, is_kept, shared, beats }
     }
 }

@@ -49,9 +49,16 @@ impl Rig {
         let handover = Handover::nothing(Room::default());
         let kept = is_kept.then(|| listener.try_clone().unwrap());
         let clients = ClientSocket { listener, is_kept };
-        let relay =
-            Relay::start(clients, runtime_path.clone(), 2, gate.clone(), handover, output, registry.clone())
-                .unwrap();
+        let relay = Relay::start(
+            clients,
+            runtime_path.clone(),
+            beats(2),
+            gate.clone(),
+            handover,
+            output,
+            registry.clone(),
+        )
+        .unwrap();
         Self {
             relay: Some(relay),
             gate,

@@ -228,7 +228,8 @@ impl Takeover {
         if let Some(error) = refused.first() {
             tracing::warn!(connections = refused.len(), %error, "connections of the process before ended");
         }
-        if *foreign > 0 || *is_cut {
+        // Those of the connections that ended are explained.
+        if *foreign > 2 * refused.len() || *is_cut {
             tracing::warn!(foreign, is_cut, "what the process before has left is not as it was sent");
         }
     }

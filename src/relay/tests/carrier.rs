@@ -37,7 +37,8 @@ impl Rig {
         let handover = std::mem::replace(&mut taken.handover, Handover::nothing(Room::default()));
         let clients = ClientSocket { listener: self.listener.take().unwrap(), is_kept: false };
         let (gate, registry, runtime) = (self.gate.clone(), self.registry.clone(), self.runtime_path.clone());
-        self.relay = Some(Relay::start(clients, runtime, 2, gate, handover, output, registry).unwrap());
+        self.relay =
+            Some(Relay::start(clients, runtime, beats(2), gate, handover, output, registry).unwrap());
         taken
     }
 }

@@ -69,7 +69,8 @@ impl Rig {
             (self.gate.clone(), self.registry.clone(), Handover { room, connections, last_id: 0, events });
         let clients = ClientSocket { listener, is_kept: false };
         let relay =
-            Relay::start(clients, self.runtime_path.clone(), 2, gate, handover, output, registry).unwrap();
+            Relay::start(clients, self.runtime_path.clone(), beats(2), gate, handover, output, registry)
+                .unwrap();
         self.relay = Some(relay);
         errors
     }
