@@ -1,0 +1,169 @@
+//! Leaves connections to the next process, and takes over those of the one before: in between, the service manager keeps them.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::{
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
+
+use super::{
+    super::{End, bindings::remove},
+    DRAINING, Daemon, LAST_RECORDS, LAST_SAVE,
+};
+use crate::{
+    clock, faults,
+    manager::{self, Notice},
+    relay::{
+        RelayHandle,
+        handover::{
+            FrozenRelay, Handover,
+            carrier::{Carrier, CarrierError, Keeper, Takeover},
+        },
+    },
+    tap,
+};
+
+/// 200 ms: how long a handover waits for the API's answers under way. Calls go on meanwhile.
+const LAST_ANSWERS: Duration = Duration::from_millis(200);
+
+/// 500 ms: how long a handover waits until everything that was observed is in the trace. Clients wait meanwhile; it takes
+/// milliseconds.
+const LAST_OBSERVATIONS: Duration = Duration::from_millis(500);
+
+impl Daemon {
+    /// Ends everything but the connections, which the service manager keeps for the next process: not a byte moves meanwhile.
+    /// If it does not keep them, they are drained.
+    pub(in crate::app) async fn hand_over(mut self) -> End {
+        if !manager::is_there() {
+            tracing::warn!("no service manager keeps connections (NOTIFY_SOCKET is not set): draining");
+            self.drain().await;
+            return End::Drained;
+        }
+        let began = clock::now();
+        self.is_draining.store(true, Ordering::Relaxed);
+        self.act_stop.cancel();
+        self.api.stop.cancel();
+        let _late = timeout(LAST_ANSWERS, self.api.ended.wait()).await;
+
+        faults::point("handover-begun").await;
+        let stopped = clock::now();
+        let frozen = self.relay.freeze().await;
+        if frozen.lost > 0 {
+            tracing::error!(connections = frozen.lost, "connections did not stop: they end");
+        }
+        faults::point("handover-frozen").await;
+        let connections = frozen.connections.len();
+        let (stored, ()) = tokio::join!(store(frozen), worked_off(&self.relayed));
+        match stored {
+            Stored::Kept => {}
+            Stored::TakenOver => {
+                tracing::warn!("another process has taken the connections over before this one ended");
+            }
+            Stored::Back(frozen, reason) => {
+                let relay = match frozen.thaw() {
+                    Ok(relay) => relay,
+                    Err(error) => {
+                        tracing::error!(%error, "connections end");
+                        return End::Drained;
+                    }
+                };
+                tracing::warn!(reason, "the service manager does not keep the connections: draining");
+                manager::send(vec![Notice::Stopping, Notice::status(DRAINING)]).await;
+                Self { relay, ..self }.drain().await;
+                return End::Drained;
+            }
+        }
+
+        faults::point("handover-stored").await;
+        let Self { phases, sockets, mut saved, records, tasks, .. } = self;
+        phases.end();
+        tasks.stop().cancel();
+        let flushed = spawn_blocking(move || records.iter().for_each(|file| file.flush(LAST_RECORDS)));
+        let (was_saved, _flushed) = tokio::join!(timeout(LAST_SAVE, saved.wait()), flushed);
+        if was_saved.is_err() {
+            tracing::warn!("the disk does not respond: changes since the last save of the state are lost");
+        }
+        sockets.iter().for_each(remove);
+        let (now, millis) = (clock::now(), |took: Duration| took.as_millis());
+        tracing::info!(
+            connections,
+            millis = millis(now - began),
+            stalled_millis = millis(now - stopped),
+            "handed over"
+        );
+        manager::send(vec![Notice::Stopping]).await;
+        End::HandedOver
+    }
+}
+
+/// What the processes before have left; nothing if that is of no use.
+pub(super) fn taken_over(handovers: Vec<OwnedFd>, room: tap::Room) -> Handover {
+    let (room, mut going_on) = (Arc::new(room), None);
+    for carrier in handovers {
+        match Takeover::unload(&carrier, &room) {
+            Ok(_) if going_on.is_some() => {
+                tracing::error!("connections of more than one process were passed: those of the others end");
+            }
+            Ok(taken) => {
+                taken.log();
+                going_on = Some(taken.handover);
+            }
+            Err(error @ CarrierError::Empty) => {
+                tracing::info!(reason = %error, "no connections were left to take over");
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot go on with the connections of the process before: they end");
+            }
+        }
+    }
+    going_on.unwrap_or_else(|| Handover::nothing(room))
+}
+
+/// What became of connections that the service manager was to keep.
+enum Stored {
+    /// It keeps them.
+    Kept,
+    /// The next process has them already.
+    TakenOver,
+    /// Only this process has them, for this reason.
+    Back(FrozenRelay, String),
+}
+
+/// Has the service manager keep all connections.
+async fn store(frozen: FrozenRelay) -> Stored {
+    let storing = spawn_blocking(move || {
+        let carrier = match Carrier::load(&frozen) {
+            Ok(carrier) => carrier,
+            Err(error) => return Stored::Back(frozen, error.to_string()),
+        };
+        let (keeper, reason) = match manager::store(carrier.descriptor()) {
+            Ok(()) => (carrier.release(), "its store is full, or off (FileDescriptorStoreMax=)".to_owned()),
+            // It may store it later, while this process goes on.
+            Err(error) => (carrier.recall(), format!("asking it by NOTIFY_SOCKET failed: {error}")),
+        };
+        match keeper {
+            Keeper::Manager => Stored::Kept,
+            Keeper::NextProcess => Stored::TakenOver,
+            Keeper::Nobody => Stored::Back(frozen, reason),
+        }
+    });
+    // A panic has been logged, and has closed the connections.
+    storing.await.unwrap_or(Stored::Kept)
+}
+
+/// Returns when everything that was observed has reached those who keep it.
+async fn worked_off(relayed: &RelayHandle) {
+    let is_over = async {
+        while !relayed.is_worked_off() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    if timeout(LAST_OBSERVATIONS, is_over).await.is_err() {
+        tracing::warn!("the last calls may be missing from the trace");
+    }
+}
