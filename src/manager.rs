@@ -40,8 +40,9 @@ const MAX_PASSED: RawFd = 1_024;
 /// The first descriptor that is passed: sd_listen_fds(3).
 const FIRST_PASSED: RawFd = 3;
 
-/// 500 ms: how long the manager may take to store a descriptor. Clients wait meanwhile.
-const STORING: Duration = Duration::from_millis(500);
+/// 2 s: how long the manager may take to store a descriptor, for example because it reads all its units again. Clients wait
+/// meanwhile, but otherwise their connections would end.
+const STORING: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 /// The name under which the manager keeps the connections between two processes.
 const HANDOVER: &str = "criprobe-handover";
@@ -186,13 +187,12 @@ pub(crate) fn is_there() -> bool {
 /// The manager cannot be reached, or takes too long: it may still store them later.
 pub(crate) fn store(connections: BorrowedFd<'_>) -> io::Result<()> {
     let states = [NotifyState::FdStore, NotifyState::FdName(HANDOVER), NotifyState::Custom("FDPOLL=0")];
-    notify(&states, Some(connections), STORING)?;
+    notify(&states, Some(connections))?;
     // Everything that was sent before is dealt with once the manager closes this.
     let (done, closes) = UnixStream::pair()?;
-    notify(&[NotifyState::Custom("BARRIER=1")], Some(closes.as_fd()), STORING)?;
+    notify(&[NotifyState::Custom("BARRIER=1")], Some(closes.as_fd()))?;
     drop(closes);
-    let limit = Timespec { tv_sec: 0, tv_nsec: STORING.as_nanos().try_into().unwrap_or(0) };
-    match rustix::event::poll(&mut [PollFd::new(&done, PollFlags::empty())], Some(&limit))? {
+    match rustix::event::poll(&mut [PollFd::new(&done, PollFlags::empty())], Some(&STORING))? {
         0 => Err(io::ErrorKind::TimedOut.into()),
         _ => Ok(()),
     }
@@ -229,16 +229,12 @@ fn send_now(notices: &[Notice]) -> io::Result<()> {
             Notice::Status(text) => states.push(NotifyState::Status(text)),
         }
     }
-    notify(&states, None, PATIENCE)
+    notify(&states, None)
 }
 
 /// Sends all of these in one message, with a descriptor. Unlike what sd-notify has for it, it does not wait for ever for a
 /// manager that has stopped reading: a thread that waits would be lost with each notice.
-fn notify(
-    states: &[NotifyState<'_>],
-    descriptor: Option<BorrowedFd<'_>>,
-    within: Duration,
-) -> io::Result<()> {
+fn notify(states: &[NotifyState<'_>], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
     let mut text = String::new();
     for state in states {
@@ -246,7 +242,7 @@ fn notify(
     }
     let socket = UnixDatagram::unbound()?;
     socket.connect(path)?;
-    socket.set_write_timeout(Some(within))?;
+    socket.set_write_timeout(Some(PATIENCE))?;
     let descriptors: Vec<_> = descriptor.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&descriptors)];
     let rights = if descriptors.is_empty() { &[][..] } else { &rights };

@@ -29,6 +29,8 @@ use super::{
 /// A running `criprobe serve`. Dropped, it is drained and its log printed, which cargo shows of tests that fail.
 pub(crate) struct Daemon {
     process: Child,
+    /// Processes of before that may still run.
+    before: Vec<Child>,
     dir: TempDir,
 }
 
@@ -50,17 +52,31 @@ impl Daemon {
             .envs(settings.iter().copied())
             .stderr(File::create(dir.path().join("log"))?)
             .spawn()?;
-        Ok(Self { process, dir })
+        Ok(Self::of(process, dir))
     }
 
     /// One that a test has started by itself, from [`Daemon::command`], with its sockets in this folder.
     pub(crate) fn of(process: Child, dir: TempDir) -> Self {
-        Self { process, dir }
+        Self { process, before: Vec::new(), dir }
     }
 
-    /// Goes on with another process that a test has started in the same folder; returns the one before.
-    pub(crate) fn succeeded_by(&mut self, process: Child) -> Child {
-        mem::replace(&mut self.process, process)
+    /// Goes on with another process that a test has started in the same folder.
+    pub(crate) fn succeeded_by(&mut self, process: Child) {
+        self.before.push(mem::replace(&mut self.process, process));
+    }
+
+    /// Waits until those of before have ended.
+    pub(crate) async fn those_before_ended(&mut self) -> Result<()> {
+        eventually("the process before is stopping", DRAIN_PATIENCE, async || {
+            while let Some(process) = self.before.last_mut() {
+                if process.try_wait()?.is_none() {
+                    return Ok(None);
+                }
+                self.before.pop();
+            }
+            Ok(Some(()))
+        })
+        .await
     }
 
     /// Starts it again where it was, once it has ended, and waits until it is ready. Its log starts again.
@@ -270,6 +286,10 @@ impl Drop for Daemon {
                 let _ = self.process.kill();
             }
             thread::sleep(Duration::from_millis(5));
+        }
+        for process in &mut self.before {
+            let _ = process.kill();
+            let _ = process.wait();
         }
         eprintln!("the daemon's log:\n{}", self.log());
     }

@@ -6,7 +6,7 @@ use std::{
     path::Path,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -46,12 +46,19 @@ pub(super) struct Pinger {
 impl Pinger {
     /// One that has been answered once.
     pub(super) fn connect(socket: &Path) -> Result<Self> {
+        let mut pinger = Self::knock(socket)?;
+        pinger.receive_all()?;
+        Ok(pinger)
+    }
+
+    /// One that waits for its first answer.
+    pub(super) fn knock(socket: &Path) -> Result<Self> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         (&stream).write_all(HELLO)?;
         let mut pinger = Self { stream, sent: 0, answered: 0, rest: Vec::new(), goaways: 0 };
-        pinger.exchange()?;
+        pinger.send()?;
         Ok(pinger)
     }
 
@@ -207,7 +214,7 @@ impl Gate {
     }
 
     fn budget(&self) -> MutexGuard<'_, Budget> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     os::{fd::OwnedFd, unix::net::UnixDatagram},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
@@ -128,7 +128,7 @@ impl Drop for Manager {
 
 impl Shared {
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn serve(&self, socket: &UnixDatagram) {
