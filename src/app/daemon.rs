@@ -78,6 +78,10 @@ const LAST_ANSWERS: Duration = Duration::from_millis(200);
 /// milliseconds.
 const LAST_OBSERVATIONS: Duration = Duration::from_millis(500);
 
+/// 100 ms: how long a handover waits for the records of the calls that ended since the others were written. Clients wait
+/// meanwhile.
+const LAST_LINES: Duration = Duration::from_millis(100);
+
 /// 1 s: how long the end waits for the last records to be written to a file. A disk that takes longer loses them.
 const LAST_RECORDS: Duration = Duration::from_secs(1);
 
@@ -93,6 +97,8 @@ pub(crate) struct Daemon {
     is_draining: Arc<AtomicBool>,
     /// Ends the stage that acts before all others: the next daemon goes on with what it leaves.
     act_stop: CancellationToken,
+    /// Ends the prober and, once it has said what is to be saved, what saves it.
+    probing_stop: CancellationToken,
     api: Api,
     /// Resolves when the state has been written for the last time.
     saved: TaskEnd,
@@ -190,8 +196,9 @@ impl Daemon {
         };
         let (inventory, changes) = inventory::spawn(sources, passing, &mut tasks);
 
+        let probing_stop = tasks.stop().child_token();
         let State { load, saves, health: state, saved, ledger } =
-            state::spawn(started.state.as_deref(), redactor.clone(), &mut tasks);
+            state::spawn(started.state.as_deref(), redactor.clone(), probing_stop.clone(), &mut tasks);
         let probing = ProbingDeps {
             recording: &recording,
             inventory: &inventory,
@@ -202,6 +209,7 @@ impl Daemon {
             load,
             saves,
             ledger,
+            stop: probing_stop.clone(),
             recipes,
             costs: &costs,
             exits: &exits,
@@ -269,6 +277,7 @@ impl Daemon {
             sources,
             is_draining,
             act_stop,
+            probing_stop,
             api,
             saved,
             records,
@@ -319,12 +328,35 @@ impl Daemon {
         }
         let began = clock::now();
         let Self {
-            relay, relayed, phases, sockets, is_draining, act_stop, api, saved, records, tasks, ..
+            relay,
+            relayed,
+            phases,
+            sockets,
+            is_draining,
+            act_stop,
+            probing_stop,
+            api,
+            saved,
+            records,
+            tasks,
+            ..
         } = self;
         is_draining.store(true, Ordering::Relaxed);
         act_stop.cancel();
+        probing_stop.cancel();
         api.stop.cancel();
-        let _late = timeout(LAST_ANSWERS, api.ended.wait()).await;
+        let records = Arc::new(records);
+        let flush = |limit| {
+            let records = Arc::clone(&records);
+            spawn_blocking(move || records.iter().for_each(|file| file.flush(limit)))
+        };
+        // What a disk may hold up comes before clients wait.
+        let answers = timeout(LAST_ANSWERS, api.ended.wait());
+        let (_late, was_saved, _flushed) =
+            tokio::join!(answers, timeout(LAST_SAVE, saved.wait()), flush(LAST_RECORDS));
+        if was_saved.is_err() {
+            tracing::warn!("the disk does not respond: changes since the last save of the state are lost");
+        }
 
         let stopped = clock::now();
         let frozen = relay.freeze().await;
@@ -334,12 +366,8 @@ impl Daemon {
         worked_off(&relayed).await;
         phases.end();
         tasks.stop().cancel();
-        let flushed = spawn_blocking(move || records.iter().for_each(|file| file.flush(LAST_RECORDS)));
         let stored = spawn_blocking(move || store(frozen));
-        let (stored, was_saved, _flushed) = tokio::join!(stored, timeout(LAST_SAVE, saved.wait()), flushed);
-        if was_saved.is_err() {
-            tracing::warn!("the disk does not respond: changes since the last save of the state are lost");
-        }
+        let (stored, _flushed) = tokio::join!(stored, flush(LAST_LINES));
         sockets.iter().for_each(remove);
         match stored {
             Ok(Ok(connections)) => {
