@@ -83,6 +83,8 @@ pub(crate) struct Daemon {
     is_draining: Arc<AtomicBool>,
     /// Ends the stage that acts before all others: the next daemon goes on with what it leaves.
     act_stop: CancellationToken,
+    /// Ends the prober and, once it has said what is to be saved, what saves it.
+    probing_stop: CancellationToken,
     api: Api,
     /// Resolves when the state has been written for the last time.
     saved: TaskEnd,
@@ -180,8 +182,9 @@ impl Daemon {
         };
         let (inventory, changes) = inventory::spawn(sources, passing, &mut tasks);
 
+        let probing_stop = tasks.stop().child_token();
         let State { load, saves, health: state, saved, ledger } =
-            state::spawn(started.state.as_deref(), redactor.clone(), &mut tasks);
+            state::spawn(started.state.as_deref(), redactor.clone(), probing_stop.clone(), &mut tasks);
         let probing = ProbingDeps {
             recording: &recording,
             inventory: &inventory,
@@ -192,6 +195,7 @@ impl Daemon {
             load,
             saves,
             ledger,
+            stop: probing_stop.clone(),
             recipes,
             costs: &costs,
             exits: &exits,
@@ -259,6 +263,7 @@ impl Daemon {
             sources,
             is_draining,
             act_stop,
+            probing_stop,
             api,
             saved,
             records,

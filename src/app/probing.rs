@@ -30,6 +30,8 @@ pub(super) struct ProbingDeps<'a> {
     pub(super) load: BoxFuture<'static, Saved>,
     pub(super) saves: watch::Sender<Arc<Saved>>,
     pub(super) ledger: LedgerFile,
+    /// Ends the prober.
+    pub(super) stop: CancellationToken,
     pub(super) recipes: RecipeStore,
     pub(super) costs: &'a CostsHandle,
     pub(super) exits: &'a ExitsHandle,
@@ -56,6 +58,7 @@ impl ProbingDeps<'_> {
             load,
             saves,
             ledger,
+            stop,
             recipes,
             costs,
             exits,
@@ -68,6 +71,7 @@ impl ProbingDeps<'_> {
             exec,
             load,
             saves,
+            stop,
             replay: Box::new(move || replayed.replay()),
             on_event: move |event| report_event(&probers_log, event),
             on_attempt: attempt_log::into(

@@ -20,6 +20,7 @@ use tokio::{
     task::{JoinError, spawn_blocking},
     time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 use self::file::{StateError, StateFile};
 use super::errors::describe_error;
@@ -62,8 +63,14 @@ pub(super) struct State {
     pub saved: TaskEnd,
 }
 
-/// Starts the task that keeps the state in a folder. Without a folder, no state is kept.
-pub(super) fn spawn(folder: Option<&Path>, redactor: Redactor, tasks: &mut Tasks) -> State {
+/// Starts the task that keeps the state in a folder, until it is stopped and `saves` is gone. Without a folder, no state is
+/// kept.
+pub(super) fn spawn(
+    folder: Option<&Path>,
+    redactor: Redactor,
+    stop: CancellationToken,
+    tasks: &mut Tasks,
+) -> State {
     let saves = watch::Sender::<Arc<Saved>>::default();
     let Some(store) = folder.map(|folder| Store::new(folder, redactor)) else {
         let (load, health) = (ready(Saved::default()).boxed(), watch::Sender::default().subscribe());
@@ -80,7 +87,8 @@ pub(super) fn spawn(folder: Option<&Path>, redactor: Redactor, tasks: &mut Tasks
     };
     let (load, health, mut to_save) =
         (store.clone().load().boxed(), store.health.subscribe(), saves.subscribe());
-    let saved = tasks.spawn(tasks.supervise("state", async move || store.keep(&mut to_save).await));
+    let saved =
+        tasks.spawn(tasks.supervise_until("state", stop, async move || store.keep(&mut to_save).await));
     State { load, saves, health, ledger, saved }
 }
 

@@ -56,6 +56,8 @@ pub(crate) struct Deps<E, D> {
     pub load: BoxFuture<'static, Saved>,
     /// Is sent what has to survive a restart, soon after it changed and once more at the end.
     pub saves: watch::Sender<Arc<Saved>>,
+    /// Ends the prober.
+    pub stop: CancellationToken,
     /// Has all containers reported again after a panic of the prober's task.
     pub replay: Box<dyn Fn() + Send + Sync>,
     /// Is called with each event, on the prober's task. Must not block.
@@ -66,20 +68,21 @@ pub(crate) struct Deps<E, D> {
     pub on_demand: D,
 }
 
-/// Starts the prober. It ends when all clones of the handle are gone, or when all stages are stopped: then it gives up the
-/// attempts in flight.
+/// Starts the prober. It ends when all clones of the handle are gone, or when it is stopped: then it gives up the attempts in
+/// flight.
 pub(crate) fn spawn<E, D>(deps: Deps<E, D>, tasks: &mut Tasks) -> ProberHandle
 where
     E: FnMut(ProbeEvent) + Send + 'static,
     D: FnMut(Demand) + Send + 'static,
 {
-    let Deps { settings, exec, load, saves, replay, mut on_event, mut on_attempt, mut on_demand } = deps;
+    let Deps { settings, exec, load, saves, stop, replay, mut on_event, mut on_attempt, mut on_demand } =
+        deps;
     let mut load = Some(load);
     let (input_sender, inputs) = mpsc::channel(INPUTS_AT_ONCE);
     let (asker, questions) = Asker::channel("prober");
     let handle = ProberHandle::new(input_sender, asker, exec.runtime(), settings.clone()).with_exec(&exec);
-    let mut channels = Channels { settings, inputs, questions, saves, stop: tasks.stop() };
-    tasks.spawn(tasks.supervise("prober", async move || {
+    let mut channels = Channels { settings, inputs, questions, saves, stop: stop.clone() };
+    tasks.spawn(tasks.supervise_until("prober", stop, async move || {
         let restored = match load.take() {
             Some(load) => tokio::select! {
                 restored = load => restored,

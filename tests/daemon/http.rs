@@ -361,6 +361,11 @@ async fn the_state_once_ends_by_itself_with_all_rows_and_the_newest_calls() -> R
     for number in 0..60 {
         crate::support::cri::exec(&mut rig.client, &id, &["echo", &format!("call-{number}-")]).await?;
     }
+    eventually("the last call has ended", PATIENCE, async || {
+        let newest = rig.daemon.calls(1).await?;
+        Ok(newest.iter().any(|call| call.to_string().contains("call-59-")).then_some(()))
+    })
+    .await?;
     // Also while another one follows, which has had the calls already.
     let mut follower = Stream::over_tcp(address, "/v1/live").await?;
     for is_followed in [false, true] {

@@ -35,6 +35,10 @@ const LAST_ANSWERS: Duration = Duration::from_millis(200);
 /// milliseconds.
 const LAST_OBSERVATIONS: Duration = Duration::from_millis(500);
 
+/// 100 ms: how long a handover waits for the records of the calls that ended since the others were written. Clients wait
+/// meanwhile.
+const LAST_LINES: Duration = Duration::from_millis(100);
+
 impl Daemon {
     /// Ends everything but the connections, which the service manager keeps for the next process: not a byte moves meanwhile.
     /// If it does not keep them, they are drained.
@@ -47,8 +51,20 @@ impl Daemon {
         let began = clock::now();
         self.is_draining.store(true, Ordering::Relaxed);
         self.act_stop.cancel();
+        self.probing_stop.cancel();
         self.api.stop.cancel();
-        let _late = timeout(LAST_ANSWERS, self.api.ended.wait()).await;
+        let records = self.records.clone();
+        let flush = |limit| {
+            let records = records.clone();
+            spawn_blocking(move || records.iter().for_each(|file| file.flush(limit)))
+        };
+        // What a disk may hold up comes before clients wait.
+        let answers = timeout(LAST_ANSWERS, self.api.ended.wait());
+        let (_late, was_saved, _flushed) =
+            tokio::join!(answers, timeout(LAST_SAVE, self.saved.wait()), flush(LAST_RECORDS));
+        if was_saved.is_err() {
+            tracing::warn!("the disk does not respond: changes since the last save of the state are lost");
+        }
 
         faults::point("handover-begun").await;
         let stopped = clock::now();
@@ -80,15 +96,10 @@ impl Daemon {
         }
 
         faults::point("handover-stored").await;
-        let Self { phases, sockets, mut saved, records, tasks, .. } = self;
-        phases.end();
-        tasks.stop().cancel();
-        let flushed = spawn_blocking(move || records.iter().for_each(|file| file.flush(LAST_RECORDS)));
-        let (was_saved, _flushed) = tokio::join!(timeout(LAST_SAVE, saved.wait()), flushed);
-        if was_saved.is_err() {
-            tracing::warn!("the disk does not respond: changes since the last save of the state are lost");
-        }
-        sockets.iter().for_each(remove);
+        self.phases.end();
+        self.tasks.stop().cancel();
+        let _flushed = flush(LAST_LINES).await;
+        self.sockets.iter().for_each(remove);
         let (now, millis) = (clock::now(), |took: Duration| took.as_millis());
         tracing::info!(
             connections,
