@@ -20,6 +20,9 @@ use libfuzzer_sys::fuzz_target;
 /// Layout and checksum, which are right here.
 const HEAD: usize = 16;
 
+/// Whether the client says it, and what.
+type Step<'a> = (bool, &'a [u8]);
+
 /// Calls that began, and that ended.
 type Counts = (usize, usize);
 
@@ -57,7 +60,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 /// What each side says before so many bytes, and after.
-fn cut(mut script: &[u8], at: usize) -> (Vec<(bool, &[u8])>, Vec<(bool, &[u8])>) {
+fn cut(mut script: &[u8], at: usize) -> (Vec<Step<'_>>, Vec<Step<'_>>) {
     let (mut before, mut after, mut left) = (vec![], vec![], at);
     while let [side, length, rest @ ..] = script {
         let (bytes, others) = rest.split_at(usize::from(*length).min(rest.len()));
@@ -70,7 +73,7 @@ fn cut(mut script: &[u8], at: usize) -> (Vec<(bool, &[u8])>, Vec<(bool, &[u8])>)
     (before, after)
 }
 
-fn feed(tap: &mut Tap, steps: &[(bool, &[u8])], now: Instant, counts: &mut Counts) {
+fn feed(tap: &mut Tap, steps: &[Step<'_>], now: Instant, counts: &mut Counts) {
     for (is_client, bytes) in steps {
         if *is_client {
             tap.client_bytes(bytes, now, |event| count_event(&event, counts));
