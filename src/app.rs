@@ -40,7 +40,7 @@ use self::{bindings::StartError, daemon::Daemon, reload::Reloading, source::Conf
 use crate::{
     cli::{Exit, ServeArgs},
     config::{Loaded, Overrides, key::Key, unknown_variables},
-    manager::{self, Notice, Passed, PassedSocket},
+    manager::{self, Notice, Passed, Sorted},
     relay::descriptors,
 };
 
@@ -80,14 +80,14 @@ pub fn serve(args: ServeArgs) -> Exit {
     for note in unknown_variables(names) {
         tracing::warn!(note, "an environment variable is ignored");
     }
-    let (passed, notes) = match passed {
-        Ok(passed) => passed.into_socket(&loaded.config.listen),
+    let passed = match passed {
+        Ok(passed) => passed.sort(&loaded.config.listen),
         Err(error) => {
             let note = format!("LISTEN_FDS, LISTEN_FDNAMES: {error}");
-            (None, vec![note])
+            Sorted { notes: vec![note], ..Sorted::default() }
         }
     };
-    for note in notes {
+    for note in &passed.notes {
         tracing::error!(note, "what the service manager passed does not fit");
     }
     let reloading = Reloading { source, threshold, requests: Arc::default() };
@@ -128,7 +128,7 @@ enum End {
 async fn run(
     loaded: Loaded,
     reloading: Reloading,
-    passed: Option<PassedSocket>,
+    passed: Sorted,
     handover: Option<OwnedFd>,
 ) -> anyhow::Result<End> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
@@ -140,7 +140,10 @@ async fn run(
         // Before a byte moves: another process that took over the same connections would send it twice.
         manager::send(vec![Notice::TakenOver]).await;
     }
-    let mut daemon = Daemon::start(loaded, Some(reloading), passed, handover)?;
+    for name in passed.strangers {
+        manager::send(vec![Notice::Useless(name)]).await;
+    }
+    let mut daemon = Daemon::start(loaded, Some(reloading), passed.socket, handover)?;
     manager::send(vec![Notice::Ready]).await;
     let name = loop {
         tokio::select! {

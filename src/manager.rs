@@ -53,6 +53,16 @@ pub(crate) struct PassedSocket {
     pub(crate) path: PathBuf,
 }
 
+/// What was passed, sorted.
+#[derive(Debug, Default)]
+pub(crate) struct Sorted {
+    pub(crate) socket: Option<PassedSocket>,
+    /// What is wrong, one line each.
+    pub(crate) notes: Vec<String>,
+    /// The names of what is no socket of ours: in the manager's store, they would take the place of connections for ever.
+    pub(crate) strangers: Vec<String>,
+}
+
 /// What the manager can learn of the daemon.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
@@ -66,6 +76,8 @@ pub(crate) enum Notice {
     Alive,
     /// It has taken over the connections that were stored: the manager closes its descriptor.
     TakenOver,
+    /// What it stores under this name is of no use: the manager closes that.
+    Useless(String),
     /// What it does, in words.
     Status(String),
 }
@@ -86,15 +98,17 @@ impl Passed {
         Some(self.0.swap_remove(at).1)
     }
 
-    /// The socket for clients: the one at `wanted`, or else the first Unix socket that listens. And what is wrong with what
-    /// was passed, one line each; what is not used is closed.
-    pub(crate) fn into_socket(self, wanted: &Path) -> (Option<PassedSocket>, Vec<String>) {
-        let mut notes = Vec::new();
+    /// The socket for clients: the one at `wanted`, or else the first Unix socket that listens. What is not used is closed.
+    pub(crate) fn sort(self, wanted: &Path) -> Sorted {
+        let (mut notes, mut strangers) = (Vec::new(), Vec::new());
         let mut sockets = Vec::new();
         for (name, descriptor) in self.0 {
             match PassedSocket::of(descriptor) {
                 Some(socket) => sockets.push((name, socket)),
-                None => notes.push(format!("{name}: is not a Unix socket that listens, and is not used")),
+                None => {
+                    notes.push(format!("{name}: is not a Unix socket that listens, and is not used"));
+                    strangers.push(name);
+                }
             }
         }
         let best = sockets.iter().position(|(_, socket)| listen::is_same_place(&socket.path, wanted));
@@ -102,7 +116,7 @@ impl Passed {
         notes.extend(sockets.iter().map(|(name, socket)| {
             format!("{name}: listens on {}, where criprobe serves no one", socket.path.display())
         }));
-        let Some((name, socket)) = chosen else { return (None, notes) };
+        let Some((name, socket)) = chosen else { return Sorted { socket: None, notes, strangers } };
         if best.is_none() {
             notes.push(format!(
                 "{name}: listens on {served}, but `listen` is {wanted}: clients are served on {served} only, change one of \
@@ -111,7 +125,7 @@ impl Passed {
                 wanted = wanted.display(),
             ));
         }
-        (Some(socket), notes)
+        Sorted { socket: Some(socket), notes, strangers }
     }
 }
 
@@ -182,6 +196,7 @@ fn send_now(notices: &[Notice]) -> io::Result<()> {
             Notice::Stopping => states.push(NotifyState::Stopping),
             Notice::Alive => states.push(NotifyState::Watchdog),
             Notice::TakenOver => states.extend([NotifyState::FdStoreRemove, NotifyState::FdName(HANDOVER)]),
+            Notice::Useless(name) => states.extend([NotifyState::FdStoreRemove, NotifyState::FdName(name)]),
             Notice::Status(text) => states.push(NotifyState::Status(text)),
         }
     }
@@ -250,8 +265,9 @@ mod tests {
                 named("two", listening(&path(&format!("b{number}")))),
             ])
         };
-        let (socket, notes) = passed(1).into_socket(&path("b1"));
+        let Sorted { socket, notes, strangers } = passed(1).sort(&path("b1"));
         assert_eq!(socket.unwrap().path, path("b1"));
+        assert_eq!(strangers, ["file", "datagrams"]);
         assert_eq!(notes.len(), 3, "{notes:?}");
         assert_eq!(notes[0], "file: is not a Unix socket that listens, and is not used");
         assert_eq!(
@@ -259,7 +275,7 @@ mod tests {
             format!("one: listens on {}, where criprobe serves no one", path("a1").display())
         );
 
-        let (socket, notes) = passed(2).into_socket(&path("elsewhere"));
+        let Sorted { socket, notes, .. } = passed(2).sort(&path("elsewhere"));
         assert_eq!(socket.unwrap().path, path("a2"));
         let last = notes.last().unwrap();
         assert!(
@@ -268,11 +284,11 @@ mod tests {
         );
 
         std::os::unix::fs::symlink(dir.path(), path("link")).unwrap();
-        let (socket, notes) =
-            Passed(vec![named("one", listening(&path("a3")))]).into_socket(&path("link/a3"));
+        let Sorted { socket, notes, .. } =
+            Passed(vec![named("one", listening(&path("a3")))]).sort(&path("link/a3"));
         assert!(socket.is_some() && notes.is_empty(), "another name of the same file: {notes:?}");
 
-        let (socket, notes) = Passed::default().into_socket(&path("b1"));
+        let Sorted { socket, notes, .. } = Passed::default().sort(&path("b1"));
         assert!(socket.is_none() && notes.is_empty());
     }
 
