@@ -251,6 +251,8 @@ impl ConfigFile {
     /// The file has changed since it was read, or the system refuses.
     pub(crate) fn restore(&self) -> Result<(), FileError> {
         self.check()?;
+        // Left by a run that was cut off.
+        let _ = unlinkat(&self.folder, self.new_name(), AtFlags::empty());
         self.replace_by(&self.backup_name(), "restore the backup of")
     }
 

@@ -430,6 +430,13 @@ fn what_cannot_be_done_is_said_in_one_line_and_nothing_is_done() {
     node.reset(CONFIG, CRICTL_CONFIG);
     let away = node.fails("--api /nowhere.sock switch", 3);
     assert!(away.contains("cannot reach the daemon at unix:///nowhere.sock"), "{away}");
+    let own = node.fails("revert --to /run/criprobe/criprobe.sock", 2);
+    assert!(own.contains("is criprobe's own socket: name the runtime's"), "{own}");
+    let absent = node.fails("--endpoint /run/gone.sock status --check answering", 1);
+    assert!(
+        absent.contains("does not answer at ROOT/run/gone.sock: the socket ROOT/run/gone.sock does not"),
+        "{absent}"
+    );
     let usage = node.fails("switch -o json", 2);
     assert!(usage.contains("'node switch' does not support -o"), "{usage}");
 }

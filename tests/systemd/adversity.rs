@@ -62,7 +62,11 @@ async fn without_proc_clients_are_relayed() -> Result<()> {
     node.drop_in(SERVICE, "[Service]\nTemporaryFileSystem=/proc:ro\nProtectProc=default\nProcSubset=all\n")?;
     node.service("start")?;
     relays(&node).await?;
-    ensure!(node.get("/v1/status").await?["runtime"]["name"] == "containerd");
+    eventually("the runtime is known", PATIENCE, async || {
+        let status = node.get("/v1/status").await?;
+        Ok((status["runtime"]["name"] == "containerd").then_some(()))
+    })
+    .await?;
     // And without a socket unit.
     node.run(&["systemctl", "stop", SERVICE, SOCKET])?;
     fs::remove_file(node.file("/etc/systemd/system/criprobe.socket"))?;
