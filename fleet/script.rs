@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -30,8 +30,18 @@ case "$*" in
         unit=/etc/systemd/system/criprobe.service
         if [ -e "$NODE/fragment" ]; then cat "$NODE/fragment"; elif [ -e "$NODE$unit" ]; then echo $unit; fi ;;
     "restart criprobe.service") if [ -e "$NODE/cut" ]; then kill -9 $PPID; fi ;;
+    disable*) [ -e "$NODE/etc/systemd/system/$3" ] ;;
     is-active*) [ ! -e "$NODE/stopped" ] ;;
 esac
+"#;
+
+/// Stands for a command that changes files: before the one of this number, everything is killed.
+const SHIM: &str = r#"#!/bin/sh
+count=$(($(cat "$NODE/../count" 2>/dev/null) + 1))
+echo $count > "$NODE/../count"
+if [ $count = "$CUT" ]; then kill -9 0; fi
+PATH=${PATH#*:}
+exec COMMAND "$@"
 "#;
 
 const UNIT: &str = "[Service]\nExecStart=/usr/bin/criprobe serve\n";
@@ -69,10 +79,25 @@ impl Fleet {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
+    /// Ends the script with SIGKILL before the Nth command by which it changes files.
+    fn run_until(&self, verb: &str, cut: usize) -> Output {
+        for command in ["cp", "mkdir", "mv", "rm", "chmod"] {
+            self.write(&format!("shims/{command}"), &SHIM.replace("COMMAND", command), 0o755);
+        }
+        let _ = fs::remove_file(self.at("count"));
+        let path = format!("{}:{}", self.at("shims").display(), std::env::var("PATH").unwrap());
+        self.command(verb).env("PATH", path).env("CUT", cut.to_string()).process_group(0).output().unwrap()
+    }
+
     fn run(&self, verb: &str) -> Output {
+        self.command(verb).output().unwrap()
+    }
+
+    fn command(&self, verb: &str) -> Command {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/kubernetes/node.sh");
         let _ = fs::remove_file(self.at("node/asked"));
-        Command::new(script)
+        let mut command = Command::new(script);
+        command
             .arg(verb)
             .env("ROOT", self.at("node"))
             .env("NODE", self.at("node"))
@@ -81,9 +106,13 @@ impl Fleet {
             .env("RULES", self.at("rules"))
             .env("SYSTEMCTL", self.at("systemctl"))
             .env("MARK", self.at("mark"))
-            .env("PATIENCE", "1")
-            .output()
-            .unwrap()
+            .env("PATIENCE", "0");
+        command
+    }
+
+    /// All files, with what is in them.
+    fn tree(&self) -> Vec<(String, Option<String>)> {
+        self.files().into_iter().map(|file| (file.clone(), self.node(&file))).collect()
     }
 
     /// Runs a verb, which ends with this code, and returns what it says and what systemd was asked.
@@ -167,16 +196,17 @@ fn a_new_image_or_rule_is_an_upgrade_and_what_is_gone_goes() {
 fn a_version_that_does_not_answer_is_undone_and_not_tried_again() {
     let fleet = Fleet::new();
     fleet.runs("install", 0);
-    let before: Vec<_> = fleet.files().into_iter().map(|file| (fleet.node(&file), file)).collect();
+    let before = fleet.tree();
     fleet.image("2 DEAD");
-    fleet.write("rules/shop.yaml", "rules: []\n", 0o644);
+    fs::rename(fleet.at("rules/web.yaml"), fleet.at("rules/shop.yaml")).unwrap();
+    fs::remove_file(fleet.at("image/units/criprobe.socket")).unwrap();
     let (said, asked) = fleet.runs("install", 1);
     assert!(
         said.contains("the former version answers again") && said.contains("this version was undone"),
         "{said}"
     );
     assert_eq!(asked.matches("restart criprobe.service").count(), 2, "{asked}");
-    for (content, file) in before {
+    for (file, content) in before {
         assert_eq!(fleet.node(&file), content, "{file}");
     }
     assert_eq!(fleet.node("etc/criprobe/conf.d/fleet-shop.yaml"), None);
@@ -206,6 +236,64 @@ fn a_run_that_was_cut_off_is_finished_or_undone_by_the_next_one() {
 }
 
 #[test]
+fn whichever_step_a_run_is_killed_at_the_next_one_ends_as_if_it_had_not_been() {
+    type Change = fn(&Fleet);
+    let rows: [(&str, &str, i32, Change); 4] = [
+        ("a first installation", "install", 0, |_| ()),
+        ("an upgrade with other files", "install", 0, |fleet| {
+            fleet.runs("install", 0);
+            fleet.image("2");
+            fs::rename(fleet.at("rules/web.yaml"), fleet.at("rules/shop.yaml")).unwrap();
+            fs::remove_file(fleet.at("image/units/criprobe.socket")).unwrap();
+        }),
+        ("an upgrade that is undone", "install", 1, |fleet| {
+            fleet.runs("install", 0);
+            fleet.image("2 DEAD");
+            fs::rename(fleet.at("rules/web.yaml"), fleet.at("rules/shop.yaml")).unwrap();
+            fs::remove_file(fleet.at("image/units/criprobe.socket")).unwrap();
+        }),
+        ("a removal", "uninstall", 0, |fleet| drop(fleet.runs("install", 0))),
+    ];
+    for (what, verb, code, change) in rows {
+        let expected = {
+            let fleet = Fleet::new();
+            change(&fleet);
+            fleet.runs(verb, code);
+            fleet.tree()
+        };
+        for cut in (1..).step_by(2) {
+            assert!(cut < 200, "{what} never ends");
+            let fleet = Fleet::new();
+            change(&fleet);
+            if fleet.run_until(verb, cut).status.code().is_some() {
+                assert!(cut > 5, "{what}: {cut}");
+                break;
+            }
+            fleet.runs(verb, code);
+            assert_eq!(fleet.tree(), expected, "{what}, cut before change {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_whole_is_not_written_at_all() {
+    let fleet = Fleet::new();
+    fleet.runs("install", 0);
+    fleet.image("2");
+    let obstacle = fleet.at("node/opt/criprobe/bin/criprobe.criprobe-new");
+    fs::create_dir(&obstacle).unwrap();
+    let (said, asked) = fleet.runs("install", 1);
+    assert!(
+        said.contains("cannot write ") && said.contains("bin/criprobe; the next attempt goes on here"),
+        "{said}"
+    );
+    assert!(fleet.node("opt/criprobe/bin/criprobe").unwrap().contains("# 1\n") && !asked.contains("restart"));
+    fs::remove_dir(obstacle).unwrap();
+    fleet.runs("install", 0);
+    assert!(fleet.node("opt/criprobe/bin/criprobe").unwrap().contains("# 2\n"));
+}
+
+#[test]
 fn a_first_version_that_does_not_answer_leaves_no_trace_and_may_try_again() {
     let fleet = Fleet::new();
     fleet.image("1 DEAD");
@@ -220,7 +308,19 @@ fn a_first_version_that_does_not_answer_leaves_no_trace_and_may_try_again() {
 #[test]
 fn what_is_wrong_is_found_before_anything_changes() {
     type Break = fn(&Fleet);
-    let rows: [(Break, &str); 5] = [
+    let rows: [(Break, &str); 8] = [
+        (
+            |fleet| fleet.write("rules/shop.yml", "rules: []\n", 0o644),
+            "criprobe-rules: rename shop.yml to NAME.yaml",
+        ),
+        (
+            |fleet| fleet.write("node/etc/criprobe/conf.d/own.yaml", "wrong\n", 0o600),
+            "own.yaml is wrong: nothing was installed",
+        ),
+        (
+            |fleet| fleet.write("image/bin/criprobe", "#!/bin/sh\nexit 127\n", 0o755),
+            "bin/criprobe does not run in this pod",
+        ),
         (
             |fleet| fleet.write("node/etc/criprobe/config.yaml", "log: {level: debug}\n", 0o600),
             "/etc/criprobe/config.yaml is there already, and was not installed by this",

@@ -46,7 +46,7 @@ use crate::{
     cli::{Exit, ServeArgs},
     config::{Loaded, Overrides, key::Key, unknown_variables},
     faults,
-    manager::{self, Notice, Passed, PassedSocket},
+    manager::{self, Notice, Passed, Sorted},
     relay::descriptors,
 };
 
@@ -86,8 +86,8 @@ pub fn serve(args: ServeArgs) -> Exit {
     for note in unknown_variables(names) {
         tracing::warn!(note, "an environment variable is ignored");
     }
-    let (passed, notes) = passed.into_socket(&loaded.config.listen);
-    for note in notes {
+    let passed = passed.sort(&loaded.config.listen);
+    for note in &passed.notes {
         tracing::error!(note, "what the service manager passed does not fit");
     }
     let reloading = Reloading { source, threshold, requests: Arc::default() };
@@ -128,7 +128,7 @@ enum End {
 async fn run(
     loaded: Loaded,
     reloading: Reloading,
-    passed: Option<PassedSocket>,
+    passed: Sorted,
     handovers: Vec<OwnedFd>,
 ) -> anyhow::Result<End> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
@@ -136,10 +136,13 @@ async fn run(
     let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let requests: Arc<Notify> = reloading.requests.clone();
     let mut replace = signal(SignalKind::user_defined1()).context("cannot listen for SIGUSR1")?;
+    for name in passed.strangers {
+        manager::send(vec![Notice::Useless(name)]).await;
+    }
     let is_next = !handovers.is_empty();
     faults::point("takeover-begun").await;
     // Should this fail before it has taken anything over, the manager still has all of it for another process.
-    let mut daemon = Daemon::start(loaded, Some(reloading), passed, handovers)?;
+    let mut daemon = Daemon::start(loaded, Some(reloading), passed.socket, handovers)?;
     faults::point("takeover-done").await;
     let taken_over = is_next.then_some(Notice::TakenOver);
     manager::send(taken_over.into_iter().chain([Notice::Ready]).collect()).await;

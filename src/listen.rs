@@ -33,6 +33,7 @@ use rustix::{
     },
     io::Errno,
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
+    process::geteuid,
 };
 use thiserror::Error;
 
@@ -79,15 +80,19 @@ impl Access {
     }
 
     /// Sets this access on an open file whose mode `set_mode` changes: first a narrow mode, then the group, then the
-    /// requested mode. The owner comes last, as only an owner may change a mode. A file that has this access already is
-    /// not touched: clients may be connecting.
+    /// requested mode. The owner comes last, as only an owner may change a mode; for the same reason, a file of another
+    /// owner is ours first. A file that has this access already is not touched: clients may be connecting.
     fn grant(self, file: &OwnedFd, set_mode: impl Fn(u32) -> io::Result<()>) -> io::Result<()> {
-        if self.is_of(&fstat(file)?) {
+        let is = fstat(file)?;
+        if self.is_of(&is) {
             return Ok(());
         }
         let chown = |uid: Option<u32>, gid: Option<u32>| {
             chownat(file, "", uid.map(Uid::from_raw), gid.map(Gid::from_raw), AtFlags::EMPTY_PATH)
         };
+        if is.st_uid != geteuid().as_raw() {
+            chown(Some(geteuid().as_raw()), None)?;
+        }
         set_mode(0o600)?;
         chown(None, self.gid)?;
         set_mode(self.mode)?;

@@ -8,7 +8,11 @@ use std::{
     mem::MaybeUninit,
     os::{
         fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd, RawFd},
-        unix::net::{UnixDatagram, UnixListener, UnixStream},
+        linux::net::SocketAddrExt as _,
+        unix::{
+            ffi::OsStrExt as _,
+            net::{SocketAddr, UnixDatagram, UnixListener, UnixStream},
+        },
     },
     path::{Path, PathBuf},
     process,
@@ -67,6 +71,16 @@ pub(crate) struct PassedSocket {
     pub(crate) path: PathBuf,
 }
 
+/// What was passed, sorted.
+#[derive(Debug, Default)]
+pub(crate) struct Sorted {
+    pub(crate) socket: Option<PassedSocket>,
+    /// What is wrong, one line each.
+    pub(crate) notes: Vec<String>,
+    /// The names of what is no socket of ours: in the manager's store, they would take the place of connections for ever.
+    pub(crate) strangers: Vec<String>,
+}
+
 /// What the manager can learn of the daemon.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
@@ -80,6 +94,8 @@ pub(crate) enum Notice {
     Alive,
     /// It has taken over the connections that were stored: the manager closes its descriptor.
     TakenOver,
+    /// What it stores under this name is of no use: the manager closes that.
+    Useless(String),
     /// What it does, in words.
     Status(String),
 }
@@ -131,15 +147,18 @@ impl Passed {
         of_handovers.map(|(_, descriptor)| descriptor).collect()
     }
 
-    /// The socket for clients: the one at `wanted`, or else the first Unix socket that listens. And what is wrong with what
-    /// was passed, one line each; what is not used is closed.
-    pub(crate) fn into_socket(self, wanted: &Path) -> (Option<PassedSocket>, Vec<String>) {
+    /// The socket for clients: the one at `wanted`, or else the first Unix socket that listens. What is not used is closed.
+    pub(crate) fn sort(self, wanted: &Path) -> Sorted {
         let Self { descriptors, mut notes } = self;
+        let mut strangers = Vec::new();
         let mut sockets = Vec::new();
         for (name, descriptor) in descriptors {
             match PassedSocket::of(descriptor) {
                 Some(socket) => sockets.push((name, socket)),
-                None => notes.push(format!("{name}: is not a Unix socket that listens, and is not used")),
+                None => {
+                    notes.push(format!("{name}: is not a Unix socket that listens, and is not used"));
+                    strangers.push(name);
+                }
             }
         }
         let best = sockets.iter().position(|(_, socket)| listen::is_same_place(&socket.path, wanted));
@@ -147,7 +166,7 @@ impl Passed {
         notes.extend(sockets.iter().map(|(name, socket)| {
             format!("{name}: listens on {}, where criprobe serves no one", socket.path.display())
         }));
-        let Some((name, socket)) = chosen else { return (None, notes) };
+        let Some((name, socket)) = chosen else { return Sorted { socket: None, notes, strangers } };
         if best.is_none() {
             notes.push(format!(
                 "{name}: listens on {served}, but `listen` is {wanted}: clients are served on {served} only, change one of \
@@ -156,7 +175,7 @@ impl Passed {
                 wanted = wanted.display(),
             ));
         }
-        (Some(socket), notes)
+        Sorted { socket: Some(socket), notes, strangers }
     }
 }
 
@@ -226,6 +245,7 @@ fn send_now(notices: &[Notice]) -> io::Result<()> {
             Notice::Stopping => states.push(NotifyState::Stopping),
             Notice::Alive => states.push(NotifyState::Watchdog),
             Notice::TakenOver => states.extend([NotifyState::FdStoreRemove, NotifyState::FdName(HANDOVER)]),
+            Notice::Useless(name) => states.extend([NotifyState::FdStoreRemove, NotifyState::FdName(name)]),
             Notice::Status(text) => states.push(NotifyState::Status(text)),
         }
     }
@@ -241,7 +261,11 @@ fn notify(states: &[NotifyState<'_>], descriptor: Option<BorrowedFd<'_>>) -> io:
         let _ = writeln!(text, "{state}");
     }
     let socket = UnixDatagram::unbound()?;
-    socket.connect(path)?;
+    // sd_notify(3): a name in the abstract namespace begins with @.
+    socket.connect_addr(&match path.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(path)?,
+    })?;
     socket.set_write_timeout(Some(PATIENCE))?;
     let descriptors: Vec<_> = descriptor.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&descriptors)];
@@ -328,8 +352,9 @@ mod tests {
                 named("two", listening(&path(&format!("b{number}")))),
             ])
         };
-        let (socket, notes) = passed(1).into_socket(&path("b1"));
+        let Sorted { socket, notes, strangers } = passed(1).sort(&path("b1"));
         assert_eq!(socket.unwrap().path, path("b1"));
+        assert_eq!(strangers, ["file", "datagrams"]);
         assert_eq!(notes.len(), 3, "{notes:?}");
         assert_eq!(notes[0], "file: is not a Unix socket that listens, and is not used");
         assert_eq!(
@@ -337,7 +362,7 @@ mod tests {
             format!("one: listens on {}, where criprobe serves no one", path("a1").display())
         );
 
-        let (socket, notes) = passed(2).into_socket(&path("elsewhere"));
+        let Sorted { socket, notes, .. } = passed(2).sort(&path("elsewhere"));
         assert_eq!(socket.unwrap().path, path("a2"));
         let last = notes.last().unwrap();
         assert!(
@@ -346,10 +371,11 @@ mod tests {
         );
 
         std::os::unix::fs::symlink(dir.path(), path("link")).unwrap();
-        let (socket, notes) = of(vec![named("one", listening(&path("a3")))]).into_socket(&path("link/a3"));
+        let Sorted { socket, notes, .. } =
+            of(vec![named("one", listening(&path("a3")))]).sort(&path("link/a3"));
         assert!(socket.is_some() && notes.is_empty(), "another name of the same file: {notes:?}");
 
-        let (socket, notes) = Passed::default().into_socket(&path("b1"));
+        let Sorted { socket, notes, .. } = Passed::default().sort(&path("b1"));
         assert!(socket.is_none() && notes.is_empty());
     }
 

@@ -9,6 +9,7 @@
 #
 # It switches no kubelet and no crictl: 'criprobe node switch' on the node does.
 set -eu
+umask 022
 
 # The node's /, or what stands for it; and what is to be installed there.
 ROOT=${ROOT:-/host}
@@ -43,6 +44,11 @@ present() {
     cat "$ROOT$HOME_DIR/files" 2>/dev/null || true
 }
 
+# What there may be in the middle of a change.
+managed() {
+    { present; wanted; } | sort -u
+}
+
 # The content of a managed path: units start the binary where it is here.
 content() {
     case $1 in
@@ -61,12 +67,17 @@ mode() {
     esac
 }
 
-# A path gets what is on standard input, in one step.
+# A path gets what a command prints, in one step, and only if the command succeeds: nothing is ever half a file.
 put() {
-    mkdir -p "$ROOT${1%/*}"
-    cat > "$ROOT$1.criprobe-new"
-    chmod "$(mode "$1")" "$ROOT$1.criprobe-new"
-    mv -f "$ROOT$1.criprobe-new" "$ROOT$1"
+    target="$ROOT$1"
+    mkdir -p "${target%/*}"
+    wanted_mode=$(mode "$1")
+    shift
+    if ! (umask 077 && "$@" > "$target.criprobe-new" && chmod "$wanted_mode" "$target.criprobe-new"); then
+        rm -f "$target.criprobe-new" || true
+        die "cannot write $target; the next attempt goes on here"
+    fi
+    mv -f "$target.criprobe-new" "$target"
 }
 
 # What would be installed, as one word.
@@ -135,11 +146,11 @@ activate() {
 # Puts back what was there before. Succeeds if that answers: then the change was to blame, not the runtime, for example.
 undo() {
     previous="$ROOT$HOME_DIR/previous"
-    for path in $(wanted) $(present); do
-        if [ -f "$previous$path" ]; then put "$path" < "$previous$path"; else rm -f "$ROOT$path"; fi
+    for path in $({ wanted; present; cat "$previous/files" 2>/dev/null || true; } | sort -u); do
+        if [ -f "$previous$path" ]; then put "$path" cat "$previous$path"; else rm -f "$ROOT$path"; fi
     done
     if [ -f "$previous/files" ]; then
-        cp "$previous/files" "$ROOT$HOME_DIR/files"
+        put "$HOME_DIR/files" cat "$previous/files"
         # shellcheck disable=SC2046  # paths without blanks, one a line
         if activate $(present) && answers; then
             say "the former version answers again"
@@ -172,6 +183,13 @@ keep_previous() {
 
 install() {
     [ -x "$NEW" ] || die "there is no criprobe at $NEW"
+    version=$("$NEW" --version) || die "$NEW does not run in this pod: is it built for this node's architecture?"
+    for file in "$RULES"/*; do
+        case $file in
+            *.yaml) ;;
+            *) [ ! -f "$file" ] || die "criprobe-rules: rename ${file##*/} to NAME.yaml; no other files are read" ;;
+        esac
+    done
     refuse_foreign
     if ! differs && [ ! -e "$ROOT$HOME_DIR/pending" ]; then
         # Who has stopped it had a reason.
@@ -183,29 +201,33 @@ install() {
     if [ "$(cat "$ROOT$HOME_DIR/failed" 2>/dev/null)" = "$sum" ]; then
         die "this version failed on this node before, and was undone; to try it again, remove $HOME_DIR/failed"
     fi
-    for file in "$CONFIG/config.yaml" "$RULES"/*.yaml; do
+    # The node's own, too: the new version may refuse what the former took, and would not start.
+    for file in "$CONFIG/config.yaml" "$RULES"/*.yaml "$ROOT$CONFIG_DIR"/conf.d/*.yaml; do
+        case $file in "$ROOT$CONFIG_DIR"/conf.d/fleet-*) continue ;; esac
         [ -f "$file" ] || continue
         "$NEW" check "$file" >&2 || die "${file##*/} is wrong: nothing was installed"
     done
     former=$(present)
     keep_previous
-    { present; wanted; } | sort -u | put "$HOME_DIR/files"
-    for path in $(wanted); do content "$path" | put "$path"; done
+    put "$HOME_DIR/files" managed
+    for path in $(wanted); do put "$path" content "$path"; done
     for path in $former; do
         wanted | grep -qxF "$path" && continue
         for unit in $(units "$path"); do $SYSTEMCTL disable --now "$unit" || true; done
         rm -f "$ROOT$path"
     done
-    wanted | put "$HOME_DIR/files"
+    put "$HOME_DIR/files" wanted
     # shellcheck disable=SC2046  # paths without blanks, one a line
     if activate $(wanted) && answers; then
         rm -f "$ROOT$HOME_DIR/failed" "$ROOT$HOME_DIR/pending"
-        say "installed $("$NEW" --version)"
+        say "installed $version"
         return
     fi
     say "criprobe does not answer after the change: undoing it" >&2
-    if undo; then echo "$sum" | put "$HOME_DIR/failed"; fi
+    answered=no
+    if undo; then answered=yes; fi
     rm -f "$ROOT$HOME_DIR/pending"
+    [ $answered = no ] || put "$HOME_DIR/failed" echo "$sum"
     die "this version was undone; see 'journalctl -u criprobe' on the node"
 }
 
@@ -214,10 +236,13 @@ uninstall() {
     [ -e "$ROOT/etc/passwd" ] || die "cannot see where the kubelet points: the node's file system is not at $ROOT"
     status --check unused >/dev/null || die "switch back first: 'criprobe node revert' on the node, then restart its kubelet"
     # shellcheck disable=SC2046  # paths without blanks, one a line
-    for unit in $(units $(present) | sort -r); do $SYSTEMCTL disable --now "$unit"; done
-    for path in $(present); do rm -f "$ROOT$path"; done
+    for unit in $(units $(present) | sort -r); do
+        # One that is gone was stopped by a run that was cut off.
+        [ ! -e "$ROOT$UNITS_DIR/$unit" ] || $SYSTEMCTL disable --now "$unit"
+    done
+    for path in $(present); do rm -f "$ROOT$path" "$ROOT$path.criprobe-new"; done
     rm -rf "$ROOT$HOME_DIR/previous" "$ROOT$HOME_DIR/files" "$ROOT$HOME_DIR/failed" "$ROOT$HOME_DIR/pending"
-    rmdir "$ROOT$HOME_DIR/bin" "$ROOT$CONFIG_DIR/conf.d" "$ROOT$CONFIG_DIR" 2>/dev/null || true
+    rmdir "$ROOT$HOME_DIR/bin" "$ROOT$HOME_DIR" "$ROOT$CONFIG_DIR/conf.d" "$ROOT$CONFIG_DIR" 2>/dev/null || true
     $SYSTEMCTL daemon-reload
     say "uninstalled; the state in /var/lib/criprobe stays"
 }

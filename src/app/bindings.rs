@@ -47,8 +47,8 @@ impl Bindings {
     /// Binds the clients' socket, if it was not passed, and the API's. The first gets `lent`, the access of the runtime's,
     /// if that is there.
     ///
-    /// With a passed socket, clients are waiting: neither trouble of the API nor a file that is gone keeps the relay from
-    /// them.
+    /// With a passed socket, or connections to go on with, clients are waiting: neither trouble of the API nor a file that is
+    /// gone keeps the relay from them.
     ///
     /// # Errors
     /// A socket cannot be made.
@@ -56,9 +56,10 @@ impl Bindings {
         config: &Config,
         lent: Option<Access>,
         passed: Option<PassedSocket>,
+        is_resumed: bool,
         node: &Arc<str>,
     ) -> Result<Self, StartError> {
-        let is_passed = passed.is_some();
+        let has_clients = passed.is_some() || is_resumed;
         let make = |path| listen::bind(path, lent.unwrap_or(Access::PRIVATE), Some(&config.runtime));
         let (clients, is_kept) = match passed {
             None => (make(&config.listen)?, false),
@@ -77,7 +78,7 @@ impl Bindings {
         let api = listen::bind(&config.api.listen, api_access(config), Some(&config.runtime));
         let api = match api.map_err(StartError::from) {
             Ok(bound) => Some(bound),
-            Err(error) if is_passed && !error.is_runtime_itself() => {
+            Err(error) if has_clients && !error.is_runtime_itself() => {
                 troubles.push(error);
                 None
             }
@@ -89,7 +90,7 @@ impl Bindings {
         made.extend(api.iter().map(|bound| bound.file.clone()));
         let http = match http(config, node) {
             Ok(http) => http,
-            Err(error) if is_passed => {
+            Err(error) if has_clients => {
                 troubles.push(error);
                 None
             }

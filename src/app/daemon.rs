@@ -117,7 +117,7 @@ impl Daemon {
         let (started, mut tasks) = (loaded.config.clone(), Tasks::default());
         let lent = Access::like(&started.runtime);
         let node = hostname();
-        let bindings = Bindings::new(&started, lent, passed, &node)?;
+        let bindings = Bindings::new(&started, lent, passed, !handovers.is_empty(), &node)?;
         let sockets = bindings.files();
         let Bindings { clients, is_kept, api, http, unserved } = bindings;
 

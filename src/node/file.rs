@@ -5,14 +5,18 @@ use std::{
     ffi::{OsStr, OsString},
     fs::File,
     io::{self, Read, Write},
-    os::{fd::OwnedFd, unix::fs::MetadataExt},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStringExt, fs::MetadataExt},
+    },
     path::{Path, PathBuf},
 };
 
 use rustix::{
     fs::{
-        AtFlags, FlockOperation, Gid, Mode, OFlags, Uid, XattrFlags, fchmod, fchown, fgetxattr, flistxattr,
-        flock, fsetxattr, linkat, openat, renameat, statat, unlinkat,
+        Access, AtFlags, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags, accessat, fchmod,
+        fchown, fgetxattr, flistxattr, flock, fsetxattr, linkat, openat, readlinkat, renameat, renameat_with,
+        statat, unlinkat,
     },
     io::Errno,
     process::geteuid,
@@ -24,8 +28,15 @@ use crate::document::{self, SyntaxError};
 /// What the name of a backup ends with. A kubelet reads only `*.conf` of a folder of drop-ins.
 const BACKUP: &str = ".criprobe-backup";
 
+/// What the name of a new content ends with, until it is in its place.
+const NEW: &str = ".criprobe-new";
+
 /// 64 KiB: how much of the names, or of one value, of a file's extended attributes is read: the most that Linux gives.
 const MAX_ATTRIBUTE: usize = 64 << 10;
+
+/// 100: how often what others write in the very moment is exchanged for something newer of theirs. Beyond that, the newest
+/// stays beside the file.
+const MAX_EXCHANGES: usize = 100;
 
 /// Why a file cannot be read or replaced: what is wrong, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +68,7 @@ pub(crate) enum FileError {
     #[error("{0} was changed by someone else in the meantime: nothing was replaced; run the command again")]
     Changed(PathBuf),
     /// The system refuses.
-    #[error("cannot {1} {0}: {2}")]
+    #[error("cannot {1} {0}: {2}{hint}", hint = hint(.2))]
     Io(PathBuf, &'static str, #[source] io::Error),
 }
 
@@ -68,6 +79,8 @@ pub(crate) struct ConfigFile {
     folder: OwnedFd,
     file: File,
     text: String,
+    /// What the path leads to, if it is a symbolic link.
+    link: Option<PathBuf>,
 }
 
 /// What becomes of the file that is replaced.
@@ -84,10 +97,12 @@ pub(crate) enum Backup {
 pub(crate) struct Staged<'a> {
     file: &'a ConfigFile,
     name: OsString,
+    /// Whatever else has its name by now is not ours.
+    new: File,
 }
 
 impl ConfigFile {
-    /// Reads a file; `None` if there is none.
+    /// Reads a file, also through a symbolic link; `None` if there is none.
     ///
     /// # Errors
     /// It cannot be read, or is not a plain file of text.
@@ -102,15 +117,17 @@ impl ConfigFile {
             opened => opened.map_err(failed("open the folder of"))?,
         };
         // A pipe would otherwise be waited for.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match openat(&folder, name, flags, Mode::empty()) {
+        let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = |flags| openat(&folder, name, flags, Mode::empty());
+        let (opened, link) = match open(flags | OFlags::NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => {
-                let target = std::fs::read_link(path).unwrap_or_default();
-                return Err(FileError::Link(path.to_owned(), target));
+                let target = readlinkat(&folder, name, Vec::new()).map_err(failed("read"))?;
+                (open(flags), Some(PathBuf::from(OsString::from_vec(target.into_bytes()))))
             }
-            opened => File::from(opened.map_err(failed("read"))?),
+            opened => (opened, None),
         };
+        let file = File::from(opened.map_err(failed("read"))?);
         let failed = |error| FileError::Io(path.to_owned(), "read", error);
         if !file.metadata().map_err(failed)?.is_file() {
             return Err(FileError::NotRegular(path.to_owned()));
@@ -120,7 +137,7 @@ impl ConfigFile {
             return Err(FileError::TooLong(path.to_owned()));
         }
         let text = document::decode(&bytes).map_err(|error| FileError::NoText(path.to_owned(), error))?;
-        Ok(Some(Self { path: path.to_owned(), folder, text: text.to_owned(), file }))
+        Ok(Some(Self { path: path.to_owned(), folder, text: text.to_owned(), file, link }))
     }
 
     /// Its backup, if there is one.
@@ -128,7 +145,9 @@ impl ConfigFile {
     /// # Errors
     /// It cannot be read, or is not a plain file of text.
     pub(crate) fn backup(&self) -> Result<Option<Self>, FileError> {
-        Self::open(&self.backup_path())
+        let backup = Self::open(&self.backup_path())?;
+        backup.as_ref().map_or(Ok(()), Self::check_link)?;
+        Ok(backup)
     }
 
     /// Where its backup is.
@@ -151,16 +170,18 @@ impl ConfigFile {
     /// # Errors
     /// Why not.
     pub(crate) fn check(&self) -> Result<(), FileError> {
+        self.check_link()?;
         let failed = |error| self.failed("read", error);
         let meta = self.file.metadata().map_err(failed)?;
         let user = geteuid();
         if !user.is_root() && meta.uid() != user.as_raw() {
             return Err(FileError::NotOurs(self.path.clone(), meta.uid()));
         }
-        let backup = statat(&self.folder, self.backup_name(), AtFlags::SYMLINK_NOFOLLOW);
-        // A backup that is the file itself is left from a run that was cut off.
-        let is_own = backup.is_ok_and(|backup| backup.st_ino == meta.ino() && backup.st_dev == meta.dev());
-        if meta.nlink() > 1 + u64::from(is_own) {
+        // Our names of the file itself are left from a run that was cut off.
+        let own = [self.backup_name(), self.new_name()]
+            .into_iter()
+            .filter(|name| self.has_name(name).is_ok_and(|is| is));
+        if meta.nlink() > 1 + own.count() as u64 {
             return Err(FileError::OtherName(self.path.clone()));
         }
         let folder = rustix::fs::fstat(&self.folder).map_err(|error| failed(error.into()))?;
@@ -169,6 +190,13 @@ impl ConfigFile {
         if is_shared || is_foreign {
             let folder = self.path.parent().unwrap_or(Path::new("/"));
             return Err(FileError::Exposed(folder.to_owned()));
+        }
+        let may_write = |name| accessat(&self.folder, name, Access::WRITE_OK, AtFlags::EACCESS);
+        may_write(OsStr::new(".")).map_err(|error| self.failed("write to the folder of", error.into()))?;
+        match may_write(self.name()) {
+            // It is replaced, and not written to.
+            Ok(()) | Err(Errno::ACCESS) => {}
+            Err(error) => return Err(self.failed("replace", error.into())),
         }
         match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => Err(FileError::Changed(self.path.clone())),
@@ -182,17 +210,17 @@ impl ConfigFile {
     /// It cannot be written, or must not be replaced.
     pub(crate) fn stage(&self, text: &str) -> Result<Staged<'_>, FileError> {
         self.check()?;
-        let name = self.name_with(&format!(".criprobe-{}", std::process::id()));
+        let name = self.new_name();
         let failed = |error| self.failed("write a file beside", error);
-        // Left by a process that had our number.
+        // Left by a run that was cut off: none other can be here, as the file is locked.
         let _ = unlinkat(&self.folder, &name, AtFlags::empty());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let new = openat(&self.folder, &name, flags, Mode::RUSR | Mode::WUSR);
-        let mut new = File::from(new.map_err(|error| failed(error.into()))?);
-        let staged = Staged { file: self, name };
-        new.write_all(text.as_bytes()).map_err(failed)?;
-        self.copy_attributes(&new).map_err(failed)?;
-        new.sync_all().map_err(failed)?;
+        let new = File::from(new.map_err(|error| failed(error.into()))?);
+        let staged = Staged { file: self, name, new };
+        (&staged.new).write_all(text.as_bytes()).map_err(failed)?;
+        self.copy_attributes(&staged.new).map_err(failed)?;
+        staged.new.sync_all().map_err(failed)?;
         Ok(staged)
     }
 
@@ -223,11 +251,9 @@ impl ConfigFile {
     /// The file has changed since it was read, or the system refuses.
     pub(crate) fn restore(&self) -> Result<(), FileError> {
         self.check()?;
-        self.unchanged()?;
-        renameat(&self.folder, self.backup_name(), &self.folder, self.name())
-            .map_err(|error| self.failed("restore the backup of", error.into()))?;
-        self.settle();
-        Ok(())
+        // Left by a run that was cut off.
+        let _ = unlinkat(&self.folder, self.new_name(), AtFlags::empty());
+        self.replace_by(&self.backup_name(), "restore the backup of")
     }
 
     /// Removes the backup, if there is one.
@@ -241,17 +267,58 @@ impl ConfigFile {
         }
     }
 
-    /// Whether the file is the one that was read, with the same content.
-    fn unchanged(&self) -> Result<(), FileError> {
+    /// Puts the file of this name, which it then has no longer, in the place of this one.
+    fn replace_by(&self, name: &OsStr, what: &'static str) -> Result<(), FileError> {
+        self.unchanged(self.name())?;
+        let failed = |error: Errno| self.failed(what, error.into());
+        let exchange = || renameat_with(&self.folder, name, &self.folder, self.name(), RenameFlags::EXCHANGE);
+        let hold =
+            || openat(&self.folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        let mut put = File::from(hold().map_err(failed)?);
+        match exchange() {
+            // Not of this file system: what others write between the two calls here is lost.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                renameat(&self.folder, name, &self.folder, self.name()).map_err(failed)?;
+            }
+            Err(error) => return Err(failed(error)),
+            Ok(()) if self.unchanged(name).is_ok() => {
+                // What is left of it has a name of ours, and is no obstacle.
+                let _ = unlinkat(&self.folder, name, AtFlags::empty());
+            }
+            // Others have replaced it just before. The newest of theirs goes back: what comes out then is what was put in.
+            Ok(()) => {
+                for _ in 0..MAX_EXCHANGES {
+                    let theirs = File::from(hold().map_err(failed)?);
+                    exchange().map_err(failed)?;
+                    if is_named(&put, &self.folder, name).map_err(|error| self.failed(what, error))? {
+                        break;
+                    }
+                    put = theirs;
+                }
+                return Err(FileError::Changed(self.path.clone()));
+            }
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Whether what has this name is the file that was read, with the same content.
+    fn unchanged(&self, name: &OsStr) -> Result<(), FileError> {
         let failed = |error| self.failed("read", error);
-        let now = statat(&self.folder, self.name(), AtFlags::SYMLINK_NOFOLLOW);
-        let now = now.map_err(|error| failed(error.into()))?;
-        let ours = self.file.metadata().map_err(failed)?;
-        let is_same = now.st_ino == ours.ino() && now.st_dev == ours.dev();
-        if !is_same || read(&self.file).map_err(failed)? != self.text.as_bytes() {
+        if !self.has_name(name).map_err(failed)? || read(&self.file).map_err(failed)? != self.text.as_bytes()
+        {
             return Err(FileError::Changed(self.path.clone()));
         }
         Ok(())
+    }
+
+    fn has_name(&self, name: &OsStr) -> io::Result<bool> {
+        is_named(&self.file, &self.folder, name)
+    }
+
+    fn check_link(&self) -> Result<(), FileError> {
+        let refuse = |target: &PathBuf| FileError::Link(self.path.clone(), target.clone());
+        self.link.as_ref().map(refuse).map_or(Ok(()), Err)
     }
 
     /// Waits until the folder is on the disk. If that fails, the change is there all the same, and only a crash could undo
@@ -270,11 +337,11 @@ impl ConfigFile {
         name
     }
 
-    /// A hidden name beside the file.
-    fn name_with(&self, end: &str) -> OsString {
+    /// The hidden name of a new content.
+    fn new_name(&self) -> OsString {
         let mut name = OsString::from(".");
         name.push(self.name());
-        name.push(end);
+        name.push(NEW);
         name
     }
 
@@ -290,27 +357,47 @@ impl Staged<'_> {
     /// The file has changed since it was read, or the system refuses. Then the file is as it was.
     pub(crate) fn commit(self, backup: Backup) -> Result<(), FileError> {
         let file = self.file;
-        file.unchanged()?;
+        file.unchanged(file.name())?;
         if backup == Backup::Make {
             file.remove_backup()?;
-            linkat(&file.folder, file.name(), &file.folder, file.backup_name(), AtFlags::empty())
-                .map_err(|error| file.failed("make a backup of", error.into()))?;
-        }
-        if let Err(error) = renameat(&file.folder, &self.name, &file.folder, file.name()) {
-            if backup == Backup::Make {
-                let _ = file.remove_backup();
+            match linkat(&file.folder, file.name(), &file.folder, file.backup_name(), AtFlags::empty()) {
+                // It was replaced while it got the other name.
+                Err(Errno::NOENT) => return Err(FileError::Changed(file.path.clone())),
+                linked => linked.map_err(|error| file.failed("make a backup of", error.into()))?,
             }
-            return Err(file.failed("replace", error.into()));
         }
-        file.settle();
-        Ok(())
+        let replaced = file.replace_by(&self.name, "replace");
+        if replaced.is_err() && backup == Backup::Make {
+            let _ = file.remove_backup();
+        }
+        replaced
     }
 }
 
 impl Drop for Staged<'_> {
     fn drop(&mut self) {
-        // Once it is in its place, there is none of this name.
-        let _ = unlinkat(&self.file.folder, &self.name, AtFlags::empty());
+        if is_named(&self.new, &self.file.folder, &self.name).is_ok_and(|is| is) {
+            let _ = unlinkat(&self.file.folder, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// Whether an open file has this name in a folder.
+fn is_named(file: &File, folder: &OwnedFd, name: &OsStr) -> io::Result<bool> {
+    let ours = file.metadata()?;
+    match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(there) => Ok(there.st_ino == ours.ino() && there.st_dev == ours.dev()),
+        Err(Errno::NOENT) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What else there is to know about an error.
+fn hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::PERM) => "; see 'lsattr' whether the file or its folder is immutable",
+        Some(Errno::ROFS) => "; mount it writable first",
+        _ => "",
     }
 }
 
@@ -324,7 +411,12 @@ fn read(mut file: &File) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use std::{
+        fs,
+        os::unix::fs::PermissionsExt,
+        sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+        thread,
+    };
 
     use super::*;
 
@@ -383,6 +475,38 @@ mod tests {
                 "{number}"
             );
         }
+    }
+
+    #[test]
+    fn a_writer_that_never_rests_loses_nothing() {
+        let (dir, path) = file("0");
+        let (is_over, written) = (AtomicBool::new(false), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let next = written.load(Ordering::Relaxed) + 1;
+                    fs::write(dir.path().join("theirs"), next.to_string()).unwrap();
+                    fs::rename(dir.path().join("theirs"), &path).unwrap();
+                    written.store(next, Ordering::Relaxed);
+                }
+            });
+            let replace = || {
+                let read = ConfigFile::open(&path).unwrap().unwrap();
+                match read.stage("ours").and_then(|staged| staged.commit(Backup::Make)) {
+                    Ok(()) => None,
+                    Err(FileError::Changed(_)) => {
+                        let least = written.load(Ordering::Relaxed);
+                        let theirs = fs::read_to_string(&path).unwrap();
+                        let is_there = theirs.parse().is_ok_and(|theirs: usize| theirs >= least);
+                        (!is_there).then(|| format!("{theirs} and not {least}"))
+                    }
+                    Err(error) => Some(error.to_string()),
+                }
+            };
+            let wrong = (0..100).find_map(|_| replace());
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(wrong, None);
+        });
     }
 
     #[test]

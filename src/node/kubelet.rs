@@ -227,9 +227,9 @@ fn unit_files(root: &Root) -> Vec<(PathBuf, String)> {
         let mut of_folder = vec![folder.join("kubelet.service")];
         // Those of a folder that cannot be read are left out, too.
         let _ = drop_ins(&folder.join("kubelet.service.d"), MAX_DEPTH, &mut of_folder);
-        of_folder.retain(|path| {
-            path.is_file() && !paths.iter().any(|known| known.file_name() == path.file_name())
-        });
+        // A link to /dev/null counts, too: it hides those of its name.
+        of_folder
+            .retain(|path| path.exists() && !paths.iter().any(|known| known.file_name() == path.file_name()));
         paths.extend(of_folder);
     }
     let mut texts = Vec::new();

@@ -94,7 +94,7 @@ pub(crate) enum PlanError {
     #[error("{0} runs, but its configuration file {1} does not exist: name it with --kubelet-config FILE")]
     NoConfig(String, PathBuf),
     /// Nothing says what was there before.
-    #[error("{file}: points at criprobe, but there is no backup {backup}: say where it should point with --to URL", file = .0.display(), backup = .1.display())]
+    #[error("{file}: points at criprobe, but there is no backup {backup} that points elsewhere: say where it should point with --to URL", file = .0.display(), backup = .1.display())]
     NoBackup(PathBuf, PathBuf),
 }
 
@@ -114,7 +114,9 @@ pub(crate) fn switch<'a>(
     let setting = kubelet.setting()?;
     match (setting, kubelet.files.first()) {
         _ if kubelet.is_by_flag() => {
-            plan.notes.push(format!("the kubelet points at criprobe already, by its flag {FLAG}"));
+            let is_late = kubelet.running_flag.as_deref().is_some_and(|running| !is_target(running));
+            let late = if is_late { ", but runs without it: restart the kubelet" } else { "" };
+            plan.notes.push(format!("the kubelet points at criprobe already, by its flag {FLAG}{late}"));
         }
         (Some((file, value)), _) if is_target(&value) => {
             plan.notes.push(format!("{}: the kubelet points at criprobe already", file.path().display()));
@@ -211,7 +213,12 @@ impl<'a> Plan<'a> {
         wanted: &str,
         is_right: impl Fn(&str) -> bool,
     ) -> Result<(), PlanError> {
-        let wrong = kubelet.flags.iter().find(|flag| !is_right(&flag.value));
+        // What a variable stands for shows the kubelet that runs with it.
+        let value = |flag: &FlagIn| match &kubelet.running_flag {
+            Some(running) if flag.value.starts_with('$') => running.clone(),
+            _ => flag.value.clone(),
+        };
+        let wrong = kubelet.flags.iter().find(|flag| !is_right(&value(flag)));
         match (wrong, &kubelet.running_flag, kubelet.pid) {
             (Some(flag), None, Some(pid)) => {
                 let (kubelet, file, line) = (kubelet::named(pid), flag.file.display(), flag.line);
@@ -250,7 +257,16 @@ impl<'a> Plan<'a> {
         }
         let path = file.path().display();
         let backup = file.backup()?;
-        let Some(backup) = backup else {
+        let former = backup.as_ref().map(|backup| Settings::read(backup.text()).map_err(content(backup)));
+        let former = former.transpose()?;
+        // One that was edited, and points at criprobe, too, says nothing.
+        let is_of_use = |former: &Settings<'_>| {
+            let at_target =
+                |value: Option<&str>| value.is_some_and(|value| root.is_same_socket(value, target));
+            ours.is_empty() || !ours.iter().all(|(key, _)| former.get(key).is_ok_and(at_target))
+        };
+        let usable = backup.as_ref().zip(former).filter(|(_, former)| is_of_use(former));
+        let Some((backup, former)) = usable else {
             let Some(to) = to else {
                 return match ours.is_empty() {
                     true => Ok(()),
@@ -278,10 +294,9 @@ impl<'a> Plan<'a> {
             self.push(file, backup.text().to_owned(), Step::Restore);
             return Ok(());
         }
-        let former = Settings::read(backup.text()).map_err(content(&backup))?;
         let mut text = file.text().to_owned();
         for (key, _) in &ours {
-            let value = former.get(key).map_err(content(&backup))?;
+            let value = former.get(key).map_err(content(backup))?;
             text = edit::set(&text, key, value).map_err(content(file))?;
             self.notes.push(format!("{path} has changed since the backup was made: only {key} is set back"));
         }

@@ -26,7 +26,10 @@ pub(crate) struct Proof {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Difference {
     /// criprobe's socket, or what is behind it.
-    #[error("criprobe does not answer at {0}: {reason}: start it first, see 'criprobe status'", reason = .1.message())]
+    #[error(
+        "criprobe does not answer at {0}: {reason}: start it, or see 'systemctl status criprobe'",
+        reason = .1.message().replace("the runtime's socket", "the socket")
+    )]
     Relay(PathBuf, Box<Status>),
     /// The runtime's own socket.
     #[error("the runtime of {0} does not answer at {1}: {reason}", reason = .2.message())]

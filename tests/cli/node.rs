@@ -217,6 +217,14 @@ fn files_are_switched_and_reverted_to_the_byte() {
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(node.at(KUBELET), Some(7), Some(8)).unwrap();
         }
+        let attribute = |path| {
+            let mut value = [0; 9];
+            rustix::fs::getxattr(path, "user.note", &mut value[..]).map(|length| value[..length].to_vec())
+        };
+        // Not every file system has them.
+        let _ =
+            rustix::fs::setxattr(node.at(KUBELET), "user.note", b"by hand", rustix::fs::XattrFlags::empty());
+        let note = attribute(node.at(KUBELET));
         let (files, meta) = (node.files(), fs::metadata(node.at(KUBELET)).unwrap());
 
         let tried = node.works("switch --dry-run");
@@ -234,6 +242,7 @@ fn files_are_switched_and_reverted_to_the_byte() {
         assert_eq!((node.read(KUBELET), node.read(CRICTL)), (long(&switched), long(crictl_switched)));
         let now = fs::metadata(node.at(KUBELET)).unwrap();
         assert_eq!((now.mode(), now.uid(), now.gid()), (meta.mode(), meta.uid(), meta.gid()));
+        assert_eq!(attribute(node.at(KUBELET)), note);
         let used = node.fails("status --check unused", 1);
         assert!(used.contains("in use: the kubelet points at criprobe in ROOT/var"), "{used}");
         let again = node.works("switch");
@@ -277,7 +286,29 @@ fn of_a_file_that_changed_since_only_the_endpoint_is_set_back() {
 fn what_cannot_be_done_is_said_in_one_line_and_nothing_is_done() {
     type Break = fn(&Node);
     let node = Node::start();
-    let rows: [(&str, Break, &str); 19] = [
+    let rows: [(&str, Break, &str); 22] = [
+        (
+            "switch",
+            |node| node.write(KUBELET, &(CONFIG.to_owned() + &"# long\n".repeat(200_000))),
+            "config.yaml has more than 1024 KiB",
+        ),
+        (
+            "revert",
+            |node| {
+                node.write(CRICTL, "runtime-endpoint: NEW\n");
+                symlink("real.yaml", node.at("etc/crictl.yaml.criprobe-backup")).unwrap();
+                node.write("etc/real.yaml", "runtime-endpoint: OLD\n");
+            },
+            "crictl.yaml.criprobe-backup is a symbolic link to real.yaml",
+        ),
+        (
+            "revert",
+            |node| {
+                node.write(CRICTL, "runtime-endpoint: NEW\n");
+                node.write("etc/crictl.yaml.criprobe-backup", "runtime-endpoint: NEW\n");
+            },
+            "there is no backup ROOT/etc/crictl.yaml.criprobe-backup that points elsewhere",
+        ),
         (
             "switch --kubelet-config /nowhere.yaml",
             |_| (),
@@ -399,6 +430,13 @@ fn what_cannot_be_done_is_said_in_one_line_and_nothing_is_done() {
     node.reset(CONFIG, CRICTL_CONFIG);
     let away = node.fails("--api /nowhere.sock switch", 3);
     assert!(away.contains("cannot reach the daemon at unix:///nowhere.sock"), "{away}");
+    let own = node.fails("revert --to /run/criprobe/criprobe.sock", 2);
+    assert!(own.contains("is criprobe's own socket: name the runtime's"), "{own}");
+    let absent = node.fails("--endpoint /run/gone.sock status --check answering", 1);
+    assert!(
+        absent.contains("does not answer at ROOT/run/gone.sock: the socket ROOT/run/gone.sock does not"),
+        "{absent}"
+    );
     let usage = node.fails("switch -o json", 2);
     assert!(usage.contains("'node switch' does not support -o"), "{usage}");
 }
@@ -465,7 +503,27 @@ fn a_flag_that_is_not_in_effect_is_no_obstacle() {
     node.works("switch");
     assert_eq!(node.read(KUBELET), long(&CONFIG.replace("OLD", "NEW")));
     node.works("revert");
+    // A drop-in is hidden, or its variable stands for criprobe already.
+    node.write(
+        "usr/lib/systemd/system/kubelet.service.d/10.conf",
+        &format!("{unit} --container-runtime-endpoint=OLD\n"),
+    );
+    fs::create_dir_all(node.at("etc/systemd/system/kubelet.service.d")).unwrap();
+    symlink("/dev/null", node.at("etc/systemd/system/kubelet.service.d/10.conf")).unwrap();
+    node.works("switch");
+    node.works("revert");
+    node.write(
+        "etc/systemd/system/kubelet.service",
+        &format!("{unit} --container-runtime-endpoint=$SOCKET\n"),
+    );
+    assert!(node.fails("switch", 1).contains("kubelet.service:2: the flag"));
+    kubelet_runs(&node, 77, &long("kubelet --container-runtime-endpoint=NEW"));
+    let done = node.works("switch");
+    assert!(done.contains("the kubelet points at criprobe already, by its flag"), "{done}");
+    let status = node.works("status");
+    assert!(status.contains("kubelet[77]  criprobe") && status.contains("the running kubelet"), "{status}");
     // The kubelet runs without it.
+    node.reset(CONFIG, CRICTL_CONFIG);
     node.write("etc/default/kubelet", "ARGS=--container-runtime-endpoint=OLD\n");
     assert!(node.fails("switch", 1).contains("ROOT/etc/default/kubelet:1: the flag"));
     kubelet_runs(&node, 77, "kubelet --v=2");
@@ -511,7 +569,16 @@ fn status_shows_who_points_where_and_who_is_connected() {
     assert!(used.contains(&format!("[{}] is connected", std::process::id())), "{used}");
     drop(client);
 
+    // Through a link, which only a change refuses.
+    fs::rename(node.at(CRICTL), node.at("etc/real.yaml")).unwrap();
+    symlink("real.yaml", node.at(CRICTL)).unwrap();
+    let linked = node.works("status");
+    assert!(linked.contains("crictl   runtime") && linked.contains("etc/crictl.yaml:1"), "{linked}");
+
     node.write(KUBELET, "a: [\n");
     let wrong = node.fails("status", 1);
     assert!(wrong.contains("config.yaml: not valid YAML or JSON"), "{wrong}");
+    // What is wrong there is not criprobe's.
+    node.works("status --check answering");
+    node.fails("status --check unused", 1);
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, Permissions},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::Path,
 };
 
@@ -62,7 +62,11 @@ async fn without_proc_clients_are_relayed() -> Result<()> {
     node.drop_in(SERVICE, "[Service]\nTemporaryFileSystem=/proc:ro\nProtectProc=default\nProcSubset=all\n")?;
     node.service("start")?;
     relays(&node).await?;
-    ensure!(node.get("/v1/status").await?["runtime"]["name"] == "containerd");
+    eventually("the runtime is known", PATIENCE, async || {
+        let status = node.get("/v1/status").await?;
+        Ok((status["runtime"]["name"] == "containerd").then_some(()))
+    })
+    .await?;
     // And without a socket unit.
     node.run(&["systemctl", "stop", SERVICE, SOCKET])?;
     fs::remove_file(node.file("/etc/systemd/system/criprobe.socket"))?;
@@ -120,6 +124,113 @@ async fn a_second_unit_is_refused_in_a_line_and_the_first_goes_on() -> Result<()
     node.run(&["systemctl", "stop", "other.service", "other.socket"])?;
     cri::version(&mut client).await?;
     relays(&node).await
+}
+
+/// What lies where the state is kept, and what is logged about it.
+#[tokio::test]
+async fn a_state_that_is_of_no_use_is_a_line_and_probes_start_again() -> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let Some(node) = Node::boot(lab)? else { return Ok(()) };
+    fs::write(node.file("/etc/criprobe/conf.d/50-test.yaml"), "act: {enabled: true}\n")?;
+    let folder = "/var/lib/criprobe";
+    node.run(&["install", "-d", "-m", "700", folder])?;
+    let rows = [
+        (
+            "echo '{\"version\":99,\"probes\":[]}' >probes.json; chmod 600 probes.json",
+            "has version 99, but only version",
+        ),
+        ("echo '{' >probes.json; chmod 600 probes.json", "it is damaged at line"),
+        ("ln -s /etc/passwd probes.json", "probes.json is not a regular file"),
+        ("mkdir probes.json", "probes.json is not a regular file"),
+        ("echo '{}' >probes.json; chmod 666 probes.json", "others can write to it"),
+        (
+            "echo '{}' >probes.json; chown 65534 probes.json; chmod 600 probes.json",
+            "cannot read /var/lib/criprobe/probes.json",
+        ),
+        ("echo '{\"version\":99}' >acts.json; chmod 600 acts.json", "the record of acts is damaged"),
+        // systemd gives the folder back to root.
+        ("chown 65534 .; chmod 777 .", ""),
+    ];
+    for (break_, says) in rows {
+        node.run(&["sh", "-c", &format!("cd {folder} && rm -rf probes.json acts.json && {break_}")])?;
+        node.run(&["journalctl", "--rotate", "--vacuum-size=1", "--quiet"])?;
+        node.service("start")?;
+        relays(&node).await?;
+        if says.is_empty() {
+            let meta = fs::metadata(node.file(folder))?;
+            assert_eq!((meta.uid(), meta.mode() & 0o777), (0, 0o700), "{break_}");
+        } else {
+            let logged = eventually(says, PATIENCE, async || {
+                Ok((lines(&node, SERVICE, says)?.len() == 1).then_some(()))
+            });
+            logged.await?;
+        }
+        node.service("stop")?;
+        ensure!(lines(&node, SERVICE, says)?.len() == 1 || says.is_empty(), "{break_}: again at the end");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_api_that_cannot_be_served_costs_no_client_and_no_connection() -> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let Some(node) = Node::boot(lab)? else { return Ok(()) };
+    let api = node.file("/run/criprobe/api.sock");
+    node.run(&["systemctl", "start", SOCKET])?;
+    fs::write(&api, "")?;
+    node.service("start")?;
+    relays(&node).await?;
+    has_one_line(&node, SERVICE, &["api.sock exists and is not a socket", "remove it"])?;
+    node.run(&["systemctl", "stop", SERVICE, SOCKET])?;
+
+    // Without a socket unit, too, once there are connections to go on with.
+    fs::remove_file(node.file("/etc/systemd/system/criprobe.socket"))?;
+    node.run(&["systemctl", "mask", SOCKET])?;
+    fs::remove_file(&api)?;
+    node.service("start")?;
+    let mut client = node.client().await?;
+    cri::version(&mut client).await?;
+    fs::remove_file(&api)?;
+    fs::create_dir(&api)?;
+    node.service("restart")?;
+    cri::version(&mut client).await?;
+    relays(&node).await
+}
+
+/// The unit's own descriptors, and one that a store could have: of another program, or of another version.
+#[tokio::test]
+async fn a_descriptor_that_is_not_ours_is_a_line_and_connections_go_on() -> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let Some(node) = Node::boot(lab)? else { return Ok(()) };
+    node.service("start")?;
+    let mut client = node.client().await?;
+    cri::version(&mut client).await?;
+    node.drop_in(
+        SERVICE,
+        "[Service]\nExecStart=\nExecStart=/bin/sh -c 'case $LISTEN_FDS in 1) exec 4</dev/null;; 2) exec 5</dev/null;; esac; \
+         LISTEN_FDS=$((LISTEN_FDS+1)) LISTEN_FDNAMES=$LISTEN_FDNAMES:stranger exec criprobe serve'\n",
+    )?;
+    node.service("restart")?;
+    cri::version(&mut client).await?;
+    relays(&node).await?;
+    has_one_line(&node, SERVICE, &["stranger: is not a Unix socket that listens"])
+}
+
+#[tokio::test]
+async fn a_socket_of_the_wrong_owner_is_mended() -> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let Some(node) = Node::boot(lab)? else { return Ok(()) };
+    node.run(&["systemctl", "start", SOCKET])?;
+    node.run(&[
+        "sh",
+        "-c",
+        "chmod 666 /run/criprobe/criprobe.sock; chown 65534:65534 /run/criprobe/criprobe.sock",
+    ])?;
+    node.service("start")?;
+    relays(&node).await?;
+    let (ours, theirs) = (fs::metadata(node.socket())?, fs::metadata(lab.socket())?);
+    assert_eq!((ours.mode(), ours.uid(), ours.gid()), (theirs.mode(), theirs.uid(), theirs.gid()));
+    Ok(())
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ fn restarts() -> usize {
 }
 
 /// Calls Version 200 times a second on one connection until it is told to stop. Returns how many calls, and the longest.
-async fn call_steadily(client: Cri, is_over: Arc<AtomicBool>) -> Result<(usize, Duration)> {
+pub(crate) async fn call_steadily(client: Cri, is_over: Arc<AtomicBool>) -> Result<(usize, Duration)> {
     let mut calls = JoinSet::new();
     let mut due = interval(Duration::from_millis(5));
     while !is_over.load(Ordering::Relaxed) {

@@ -20,3 +20,6 @@ mod adversity;
 
 /// Connections over restarts.
 mod handover;
+
+/// The script of packaging/kubernetes.
+mod fleet;

@@ -51,6 +51,9 @@ pub(super) async fn switch(site: &Site, context: &Context, is_dry: bool) -> Resu
 
 pub(super) fn revert(site: &Site, context: &Context, to: Option<&str>, is_dry: bool) -> Result<Exit, Error> {
     check_format("revert", context.format)?;
+    if let Some(to) = to.filter(|to| site.root.is_same_socket(to, &site.endpoint)) {
+        return Err(Error::Usage(format!("--to {to} is criprobe's own socket: name the runtime's")));
+    }
     let kubelet = Kubelet::find(&site.root, &site.places).map_err(failed)?;
     let crictl = site.crictl()?;
     let plan = plan::revert(&site.root, &kubelet, crictl.as_ref(), &site.endpoint, to).map_err(failed)?;

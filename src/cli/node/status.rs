@@ -117,22 +117,21 @@ pub(super) async fn show(site: &Site, context: &Context, check: Option<Check>) -
         Format::Table => text(&view, context, Some(context.screen.width)),
         Format::Wide => text(&view, context, None),
     })?;
+    if check == Some(Check::Answering) {
+        sameness::answers(&site.socket()).await.map_err(failed)?;
+        return Ok(Exit::Fine);
+    }
     let troubles = [&view.kubelet.trouble, &view.crictl.trouble, &view.trouble];
     let exit = troubles
         .into_iter()
         .filter(|trouble| !trouble.is_empty())
         .fold(Exit::Fine, |_, trouble| Exit::Failed.because(&printable(trouble)));
+    let users = users(&view);
     match check {
-        Some(Check::Unused) => {
-            let users = users(&view);
-            let is_unused = users.is_empty();
-            Ok(if is_unused { exit } else { Exit::Failed.because(&format!("in use: {}", users.join("; "))) })
+        Some(Check::Unused) if !users.is_empty() => {
+            Ok(Exit::Failed.because(&format!("in use: {}", users.join("; "))))
         }
-        Some(Check::Answering) => {
-            sameness::answers(&site.socket()).await.map_err(failed)?;
-            Ok(exit)
-        }
-        None => Ok(exit),
+        _ => Ok(exit),
     }
 }
 
@@ -141,6 +140,8 @@ fn kubelet(site: &Site) -> PointerView {
         Err(error) => unknown(error.to_string(), None),
         Ok(kubelet) => {
             let flag = kubelet.flags.last().filter(|_| kubelet.is_by_flag());
+            // A variable: the kubelet that runs shows what it stands for.
+            let flag = flag.filter(|flag| kubelet.running_flag.is_none() || !flag.value.starts_with('$'));
             let by_flag =
                 flag.map(|flag| (flag.value.clone(), format!("{}:{}", flag.file.display(), flag.line)));
             let running = kubelet.running_flag.clone().map(|value| (value, "the running kubelet".to_owned()));
