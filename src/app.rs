@@ -25,7 +25,13 @@ mod source;
 mod state;
 mod trace_log;
 
-use std::{env, fmt::Display, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{
+    env,
+    fmt::Display,
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
 use tokio::{
@@ -39,6 +45,7 @@ use self::errors::describe_error;
 use self::{bindings::StartError, daemon::Daemon, reload::Reloading, source::ConfigSource};
 use crate::{
     cli::{Exit, ServeArgs},
+    clock,
     config::{Loaded, Overrides, key::Key, unknown_variables},
     manager::{self, Notice, Passed, PassedSocket},
     relay::descriptors,
@@ -50,6 +57,7 @@ const LEFT_OVER: Duration = Duration::from_secs(1);
 /// `criprobe serve`: runs the daemon until SIGTERM or SIGINT, or until a part of it fails that the rest cannot do
 /// without: then it drains and fails, so that the service manager restarts it.
 pub fn serve(args: ServeArgs) -> Exit {
+    let began = clock::now();
     // First: the numbers of these descriptors may belong to other files later.
     let mut passed = Passed::take();
     let handover = passed.as_mut().ok().and_then(Passed::take_handover);
@@ -92,7 +100,7 @@ pub fn serve(args: ServeArgs) -> Exit {
     }
     let reloading = Reloading { source, threshold, requests: Arc::default() };
     let ran = background().and_then(|runtime| {
-        let ran = runtime.block_on(run(loaded, reloading, passed, handover));
+        let ran = runtime.block_on(run(loaded, reloading, passed, handover, began));
         match ran {
             // The next process waits for this one's end.
             Ok(End::HandedOver) => runtime.shutdown_background(),
@@ -130,6 +138,7 @@ async fn run(
     reloading: Reloading,
     passed: Option<PassedSocket>,
     handover: Option<OwnedFd>,
+    began: Instant,
 ) -> anyhow::Result<End> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
@@ -140,7 +149,7 @@ async fn run(
         // Before a byte moves: another process that took over the same connections would send it twice.
         manager::send(vec![Notice::TakenOver]).await;
     }
-    let mut daemon = Daemon::start(loaded, Some(reloading), passed, handover)?;
+    let mut daemon = Daemon::start(loaded, Some(reloading), passed, handover, began)?;
     manager::send(vec![Notice::Ready]).await;
     let name = loop {
         tokio::select! {

@@ -259,9 +259,9 @@ impl<'a> Setting<'a> {
         let calls = measured.outcome.calls() + 1;
         let traced = service.traced(calls)?;
         service.print_trouble()?;
-        let stalls = service.stalls()?;
+        let handovers = service.handovers()?;
         service.stop()?;
-        figures.extend(measured.figures(&gaps, calls, &traced, &stalls));
+        figures.extend(measured.figures(&gaps, calls, &traced, &handovers));
         Ok(vec![direct, measured])
     }
 

@@ -6,7 +6,7 @@ use crate::{
     figure::{Figure, Limit},
     load::{Outcome, calls::TimedCall},
     proxies::Leftovers,
-    service::Traced,
+    service::{Handover, Traced},
 };
 
 /// 150 ms: what the longest call may wait beyond what the manager itself takes.
@@ -34,28 +34,32 @@ impl Measured {
         Self { title, restarts, outcome, leftovers }
     }
 
-    /// The longest call of each restart, in milliseconds, the shortest first.
+    /// The longest call of each restart, in milliseconds.
     fn stalls(&self) -> Vec<f64> {
         let ends = self.restarts.iter().skip(1).map(|(from, _)| Some(*from)).chain([None]);
-        let mut stalls: Vec<f64> = self
-            .restarts
-            .iter()
-            .zip(ends)
-            .map(|((from, _), until)| {
-                let is_during = |call: &&TimedCall| {
-                    call.began + call.took >= *from && until.is_none_or(|until| call.began < until)
-                };
-                let calls = self.outcome.steady.iter().filter(is_during);
-                calls.map(|call| millis(call.took)).fold(0.0, f64::max)
-            })
-            .collect();
-        stalls.sort_by(f64::total_cmp);
-        stalls
+        let stalls = self.restarts.iter().zip(ends).map(|((from, _), until)| {
+            let is_during = |call: &&TimedCall| {
+                call.began + call.took >= *from && until.is_none_or(|until| call.began < until)
+            };
+            let calls = self.outcome.steady.iter().filter(is_during);
+            calls.map(|call| millis(call.took)).fold(0.0, f64::max)
+        });
+        stalls.collect()
     }
 
     /// For the table of all ways.
     pub(crate) fn cells(&self) -> [String; 7] {
         let Leftovers { most, longest, left } = self.leftovers;
+        let mut cut: Vec<String> = self
+            .outcome
+            .cut_by_kind()
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, kind)| format!("{count} {kind}"))
+            .collect();
+        if cut.is_empty() {
+            cut.push("none".into());
+        }
         let stay = match (most, left) {
             (0, _) => "-".to_owned(),
             (_, 0) => format!("{:.0} s", longest.as_secs_f64()),
@@ -65,34 +69,31 @@ impl Measured {
             self.title.to_owned(),
             self.restarts.len().to_string(),
             self.outcome.calls().to_string(),
-            self.outcome.cut().to_string(),
+            cut.join(", "),
             format!("{:.0} ms", millis(self.outcome.longest())),
             most.to_string(),
             stay,
         ]
     }
 
-    /// The figures of criprobe: `gaps` is what restarts take systemd and the kernel, `stalls` what criprobe says that it has
-    /// added before each of its ends.
+    /// The figures of criprobe: `gaps` is what restarts of a service that does nothing take.
     pub(crate) fn figures(
         &self,
         gaps: &[Duration],
         calls: usize,
         traced: &Traced,
-        stalls: &[u64],
+        handovers: &[Handover],
     ) -> Vec<Figure> {
         let Outcome { answers, events, .. } = &self.outcome;
-        let mut gaps: Vec<f64> = gaps.iter().copied().map(millis).collect();
-        gaps.sort_by(f64::total_cmp);
-        let of_calls = self.stalls();
-        let longest = millis(self.outcome.longest());
         let once = traced.doubled + calls.abs_diff(traced.lines - traced.doubled);
-        let open = |name: &str, found: f64, unit| Figure {
-            name: name.to_owned(),
-            limit: Limit::Open,
-            found: Some(found),
-            unit,
-        };
+        let (gap, longest_gap) = middle_and_most(gaps.iter().copied().map(millis));
+        let (stall, longest) = middle_and_most(self.stalls());
+        let (own, longest_own) = middle_and_most(handovers.iter().map(|handover| handover.own));
+        let (between, longest_between) = middle_and_most(handovers.iter().map(|handover| handover.between));
+        let beyond =
+            self.stalls().into_iter().zip(handovers).map(|(stall, handover)| stall - handover.between);
+        let (_, beyond) = middle_and_most(beyond);
+        let open = |name: &str, found| Figure { name: name.into(), limit: Limit::Open, found, unit: " ms" };
         let none = |name: String, found: usize| Figure {
             name,
             limit: Limit::AtMost(0.0),
@@ -107,34 +108,30 @@ impl Measured {
             ),
             none(format!("events lost or doubled, of {}", events.came), events.missing + events.doubled),
             none(format!("calls without exactly one line in the trace, of {calls}"), once),
+            none("restarts without a handover".into(), self.restarts.len().abs_diff(handovers.len())),
+            open("the longest call of a restart, median", stall),
+            open("the longest of those", longest),
+            open("of a restart, systemd and the kernel take, median", between),
+            open("the longest of those", longest_between),
+            open("criprobe takes, before its end and after its start, median", own),
+            open("the longest of those", longest_own),
             Figure {
-                name: "restarts without a handover".to_owned(),
-                limit: Limit::AtMost(0.0),
-                found: Some(self.restarts.len().abs_diff(stalls.len()) as f64),
-                unit: "",
-            },
-            open("a restart of a service that does nothing, median", middle(&gaps), " ms"),
-            open("the longest of those", gaps.last().copied().unwrap_or(f64::NAN), " ms"),
-            open("the longest call of a restart of criprobe, median", middle(&of_calls), " ms"),
-            open("the longest call", longest, " ms"),
-            Figure {
-                name: "the longest call beyond the median of the service that does nothing".to_owned(),
+                name: "the longest call beyond what systemd and the kernel take of that restart".into(),
                 limit: Limit::AtMost(BEYOND),
-                found: Some(longest - middle(&gaps)),
+                found: beyond,
                 unit: " ms",
             },
-            open(
-                "criprobe's own part before its end, the longest",
-                stalls.iter().max().map_or(f64::NAN, |most| *most as f64),
-                " ms",
-            ),
+            open("a service that does nothing, from its end to its next start, median", gap),
+            open("the longest of those", longest_gap),
         ]
     }
 }
 
-/// The one in the middle of sorted figures.
-fn middle(sorted: &[f64]) -> f64 {
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+/// The one in the middle, and the largest, if there are any.
+fn middle_and_most(figures: impl IntoIterator<Item = f64>) -> (Option<f64>, Option<f64>) {
+    let mut sorted: Vec<f64> = figures.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    (sorted.get(sorted.len() / 2).copied(), sorted.last().copied())
 }
 
 fn millis(duration: Duration) -> f64 {

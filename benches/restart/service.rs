@@ -22,6 +22,17 @@ const TRACE: &str = "/var/log/criprobe/calls.jsonl";
 /// 10 s: how long the last lines of the trace may take.
 const WRITTEN: Duration = Duration::from_secs(10);
 
+/// What a process says that has taken over.
+const AGAIN: &str = "connections are relayed again";
+
+/// One handover, in milliseconds.
+pub(crate) struct Handover {
+    /// What the process before took after it had stopped relaying, and the next one before it relayed.
+    pub(crate) own: f64,
+    /// What systemd and the kernel took in between.
+    pub(crate) between: f64,
+}
+
 /// What is in the trace.
 pub(crate) struct Traced {
     pub(crate) lines: usize,
@@ -84,15 +95,23 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// How long nothing was relayed before the end of each process, as it says, in milliseconds.
-    pub(crate) fn stalls(&self) -> Result<Vec<u64>> {
+    /// What it says of its restarts: as many as were a handover.
+    pub(crate) fn handovers(&self) -> Result<Vec<Handover>> {
         let log = self.node.log()?;
         let log = log.get(self.logged..).unwrap_or(&log);
-        let values = log.lines().filter_map(|line| {
-            let (_, rest) = line.split_once("stalled_millis=")?;
-            rest.split_whitespace().next()?.parse().ok()
-        });
-        Ok(values.collect())
+        let of = |message: &str, field: &str| -> Vec<f64> {
+            let lines = log.lines().filter(|line| line.contains(message));
+            let value = |line: &str| line.split_once(field)?.1.split_whitespace().next()?.parse().ok();
+            lines.filter_map(value).collect()
+        };
+        let (stopping, stalled) = (of("handed over", "stalled_millis="), of(AGAIN, "stalled_millis="));
+        let parts = stopping.into_iter().zip(stalled).zip(of(AGAIN, "starting_millis="));
+        Ok(parts
+            .map(|((stopping, stalled), starting)| Handover {
+                own: stopping + starting,
+                between: stalled - stopping - starting,
+            })
+            .collect())
     }
 
     /// Prints what it logged beyond what it does when all is well.

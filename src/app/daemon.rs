@@ -9,7 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::unistd::gethostname;
@@ -111,7 +111,7 @@ struct Api {
 impl Daemon {
     /// Starts everything; the clients' socket accepts when this returns. That is the one that the service manager passed,
     /// or one of its own. It goes on with the connections of a `handover`. The configuration is read again only with
-    /// `reloading`. Must be called within a tokio runtime.
+    /// `reloading`. This process began at `began`. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// A socket cannot be made.
@@ -120,8 +120,9 @@ impl Daemon {
         reloading: Option<Reloading>,
         passed: Option<PassedSocket>,
         handover: Option<OwnedFd>,
+        began: Instant,
     ) -> Result<Self, StartError> {
-        let (started_at, began) = (clock::wall(), clock::now());
+        let started_at = clock::wall();
         let (started, mut tasks) = (loaded.config.clone(), Tasks::default());
         let lent = Access::like(&started.runtime);
         let node = hostname();
@@ -134,13 +135,18 @@ impl Daemon {
         let has_output = Arc::new(AtomicBool::new(started.trace.has_output));
         let room = tap::Room::new(recipes.switch(), has_output.clone());
         let accepting = ClientSocket { listener: clients.listener, is_kept };
-        let (relay, relayed, observations) = relay::spawn_resumed(
-            accepting,
-            started.runtime.clone(),
-            gate.clone(),
-            taken_over(handover, room),
-        )?;
+        let (handover, left_at) = taken_over(handover, room);
+        let (relay, relayed, observations) =
+            relay::spawn_resumed(accepting, started.runtime.clone(), gate.clone(), handover)?;
         tracing::info!(listen = %clients.file.path().display(), runtime = %started.runtime.display(), "relaying");
+        if let Some(left_at) = left_at {
+            let now = clock::now();
+            tracing::info!(
+                stalled_millis = (now - left_at).as_millis(),
+                starting_millis = (now - began).as_millis(),
+                "clients' connections are relayed again"
+            );
+        }
 
         let phases = PhasesHandle::spawn(&mut tasks);
         let recording = Recording::new(&started, &relayed, &phases, started_at);
@@ -368,18 +374,18 @@ impl Daemon {
     }
 }
 
-/// What the process before has left; nothing if that is of no use.
-fn taken_over(handover: Option<OwnedFd>, room: tap::Room) -> Handover {
-    let Some(carrier) = handover else { return Handover::nothing(room) };
+/// What the process before has left, and when; nothing if that is of no use.
+fn taken_over(handover: Option<OwnedFd>, room: tap::Room) -> (Handover, Option<Instant>) {
+    let Some(carrier) = handover else { return (Handover::nothing(room), None) };
     let room = Arc::new(room);
     match Takeover::unload(&carrier, &room) {
         Ok(taken) => {
             taken.log();
-            taken.handover
+            (taken.handover, Some(taken.left_at))
         }
         Err(error) => {
             tracing::error!(%error, "cannot go on with the connections of the process before: they end");
-            Handover { room, connections: Vec::new(), last_id: 0, events: Vec::new() }
+            (Handover { room, connections: Vec::new(), last_id: 0, events: Vec::new() }, None)
         }
     }
 }

@@ -125,9 +125,19 @@ impl Outcome {
 
     /// Calls that had no answer, and streams that ended.
     pub(crate) fn cut(&self) -> usize {
-        let steady = self.steady.iter().filter(|call| call.error.is_some()).count();
-        let large = self.answers.iter().chain(&self.long).filter(|answer| answer.is_err()).count();
-        steady + large + self.events.ends
+        self.cut_by_kind().iter().map(|(count, _)| count).sum()
+    }
+
+    /// The same, each with what it was.
+    pub(crate) fn cut_by_kind(&self) -> [(usize, &'static str); 5] {
+        let [exec, pull] = &self.long;
+        [
+            (self.steady.iter().filter(|call| call.error.is_some()).count(), "of the 200 a second"),
+            (self.answers.iter().filter(|answer| answer.is_err()).count(), "large"),
+            (usize::from(exec.is_err()), "command"),
+            (usize::from(pull.is_err()), "pull"),
+            (self.events.ends, "stream"),
+        ]
     }
 
     /// Why the first one had none.
