@@ -82,16 +82,17 @@ impl Measured {
         gaps: &[Duration],
         calls: usize,
         traced: &Traced,
-        handovers: &[Handover],
+        handovers: &[Option<Handover>],
     ) -> Vec<Figure> {
         let Outcome { answers, events, .. } = &self.outcome;
         let once = traced.doubled + calls.abs_diff(traced.lines - traced.doubled);
         let (gap, longest_gap) = middle_and_most(gaps.iter().copied().map(millis));
         let (stall, longest) = middle_and_most(self.stalls());
-        let (own, longest_own) = middle_and_most(handovers.iter().map(|handover| handover.own));
-        let (between, longest_between) = middle_and_most(handovers.iter().map(|handover| handover.between));
-        let beyond =
-            self.stalls().into_iter().zip(handovers).map(|(stall, handover)| stall - handover.between);
+        let known = || handovers.iter().flatten();
+        let (own, longest_own) = middle_and_most(known().map(|handover| handover.own));
+        let (between, longest_between) = middle_and_most(known().map(|handover| handover.between));
+        let stalls = self.stalls().into_iter().zip(handovers);
+        let beyond = stalls.filter_map(|(stall, handover)| Some(stall - handover.as_ref()?.between));
         let (_, beyond) = middle_and_most(beyond);
         let open = |name: &str, found| Figure { name: name.into(), limit: Limit::Open, found, unit: " ms" };
         let none = |name: String, found: usize| Figure {

@@ -22,9 +22,6 @@ const TRACE: &str = "/var/log/criprobe/calls.jsonl";
 /// 10 s: how long the last lines of the trace may take.
 const WRITTEN: Duration = Duration::from_secs(10);
 
-/// What a process says that has taken over.
-const AGAIN: &str = "connections are relayed again";
-
 /// One handover, in milliseconds.
 pub(crate) struct Handover {
     /// What the process before took after it had stopped relaying, and the next one before it relayed.
@@ -95,23 +92,26 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// What it says of its restarts: as many as were a handover.
-    pub(crate) fn handovers(&self) -> Result<Vec<Handover>> {
+    /// What it says of its handovers, in their order. A build that does not say how long one took leaves it out.
+    pub(crate) fn handovers(&self) -> Result<Vec<Option<Handover>>> {
         let log = self.node.log()?;
-        let log = log.get(self.logged..).unwrap_or(&log);
-        let of = |message: &str, field: &str| -> Vec<f64> {
-            let lines = log.lines().filter(|line| line.contains(message));
-            let value = |line: &str| line.split_once(field)?.1.split_whitespace().next()?.parse().ok();
-            lines.filter_map(value).collect()
-        };
-        let (stopping, stalled) = (of("handed over", "stalled_millis="), of(AGAIN, "stalled_millis="));
-        let parts = stopping.into_iter().zip(stalled).zip(of(AGAIN, "starting_millis="));
-        Ok(parts
-            .map(|((stopping, stalled), starting)| Handover {
-                own: stopping + starting,
-                between: stalled - stopping - starting,
-            })
-            .collect())
+        let (mut handovers, mut before) = (Vec::new(), 0.0);
+        for line in log.get(self.logged..).unwrap_or(&log).lines() {
+            let field = |name: &str| -> Option<f64> {
+                line.split_once(name)?.1.split_whitespace().next()?.parse().ok()
+            };
+            let stalled = field("stalled_millis=");
+            if line.contains("handed over") {
+                before = stalled.unwrap_or_default();
+                handovers.push(None);
+            } else if let (Some(stalled), Some(starting), Some(last)) =
+                (stalled, field("starting_millis="), handovers.last_mut())
+            {
+                let own = before + starting;
+                *last = Some(Handover { own, between: stalled - own });
+            }
+        }
+        Ok(handovers)
     }
 
     /// Prints what it logged beyond what it does when all is well.
