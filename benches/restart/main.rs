@@ -241,9 +241,9 @@ impl<'a> Setting<'a> {
         }
         eprintln!("  what systemd and the kernel take");
         let idle = Idle::start(node)?;
-        let (load, restarts) = self.drive(&self.past(), "idle", self.restarts, |_| idle.restart())?;
+        let (load, _) = self.drive(&self.past(), "idle", self.restarts, |_| idle.restart())?;
         let direct = self.threads.block_on(load.end())?;
-        let direct = Measured::of("nothing in the middle", restarts, direct, Leftovers::default());
+        let direct = Measured::of("nothing in the middle", Vec::new(), direct, Leftovers::default());
         let gaps = idle.stop()?;
 
         eprintln!("  criprobe itself");

@@ -83,7 +83,7 @@ async fn read_slowly(channel: &mut Channel, framed: Bytes) -> Result<cri::ExecSy
                 unpaused += data.len();
             }
             Err(frame) => {
-                status = frame.trailers_ref().and_then(|trailers| trailers.get("grpc-status").cloned())
+                status = frame.trailers_ref().and_then(|trailers| trailers.get("grpc-status").cloned());
             }
         }
         if unpaused >= AT_ONCE {
