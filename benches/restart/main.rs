@@ -232,7 +232,7 @@ impl<'a> Setting<'a> {
         let node = node.as_ref().context("it has just been booted")?;
         if way == Way::Drained {
             let service = Service::start(node, &self.arguments.criprobe, "FileDescriptorStoreMax=0\n")?;
-            let front = self.answered(service.socket())?;
+            let front = service.socket();
             let drains = self.restarts.min(DRAINS);
             let (load, restarts) = self.drive(&front, "drained", drains, |_| service.restart(None))?;
             let outcome = self.threads.block_on(load.end())?;
@@ -249,14 +249,13 @@ impl<'a> Setting<'a> {
         eprintln!("  criprobe itself");
         let first = self.arguments.from.as_ref().unwrap_or(&self.arguments.criprobe);
         let service = Service::start(node, first, "")?;
-        let front = self.answered(service.socket())?;
+        let front = service.socket();
         let (load, restarts) = self.drive(&front, "criprobe", self.restarts, |round| {
             service.restart((round == self.restarts / 2).then_some(&self.arguments.criprobe))
         })?;
         let outcome = self.threads.block_on(load.end())?;
         let measured = Measured::of(way.title(), restarts, outcome, Leftovers::default());
-        // The first call was that of `answered`.
-        let calls = measured.outcome.calls() + 1;
+        let calls = measured.outcome.calls();
         let traced = service.traced(calls)?;
         service.print_trouble()?;
         let handovers = service.handovers()?;
@@ -268,8 +267,8 @@ impl<'a> Setting<'a> {
     /// A proxy that is reloaded.
     fn reloaded(&self, way: Way, kind: Kind) -> Result<Measured> {
         let proxy = Proxy::start(kind, &self.past(), self.folder.path())?;
-        let front = self.answered(proxy.socket.clone())?;
-        let (load, restarts) = self.drive(&front, way.title(), self.restarts, |_| proxy.reload())?;
+        self.wait_until_answered(&proxy.socket)?;
+        let (load, restarts) = self.drive(&proxy.socket, way.title(), self.restarts, |_| proxy.reload())?;
         let at: Vec<Instant> = restarts.iter().map(|(ordered, _)| *ordered).collect();
         let leftovers = proxy.leftovers(&at);
         let outcome = self.threads.block_on(load.end())?;
@@ -277,13 +276,13 @@ impl<'a> Setting<'a> {
     }
 
     /// Waits until somebody answers on the socket.
-    fn answered(&self, socket: PathBuf) -> Result<PathBuf> {
+    fn wait_until_answered(&self, socket: &Path) -> Result<()> {
         let deadline = clock::now() + START;
-        while !self.threads.block_on(load::is_answered(&socket)) {
+        while !self.threads.block_on(load::is_answered(socket)) {
             ensure!(clock::now() < deadline, "nobody answers on {}", socket.display());
             thread::sleep(Duration::from_millis(20));
         }
-        Ok(socket)
+        Ok(())
     }
 
     /// Begins the load, restarts so often while the long command runs, and waits until that and the pull have ended. The
