@@ -7,6 +7,7 @@ mod daemon;
 mod demo;
 mod errors;
 mod event_log;
+mod handover;
 mod images;
 mod informing;
 mod log_share;

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     End,
     bindings::{Bindings, StartError, remove},
+    handover::{log_again, store, taken_over},
     informing, logging, manifests, outages,
     passing::Passing,
     planning,
@@ -45,14 +46,7 @@ use crate::{
     observed::ObservedHandle,
     phases::PhasesHandle,
     record_file::RecordFile,
-    relay::{
-        self, ClientSocket, Relay, RelayEnded, RelayHandle,
-        gate::Gate,
-        handover::{
-            FrozenRelay, Handover,
-            carrier::{Carrier, Takeover},
-        },
-    },
+    relay::{self, ClientSocket, Relay, RelayEnded, RelayHandle, gate::Gate},
     report::{
         Sources,
         api::{self, Listeners},
@@ -139,14 +133,7 @@ impl Daemon {
         let (relay, relayed, observations) =
             relay::spawn_resumed(accepting, started.runtime.clone(), gate.clone(), handover)?;
         tracing::info!(listen = %clients.file.path().display(), runtime = %started.runtime.display(), "relaying");
-        if let Some(left_at) = left_at {
-            let now = clock::now();
-            tracing::info!(
-                stalled_millis = (now - left_at).as_millis(),
-                starting_millis = (now - began).as_millis(),
-                "clients' connections are relayed again"
-            );
-        }
+        log_again(left_at, began);
 
         let phases = PhasesHandle::spawn(&mut tasks);
         let recording = Recording::new(&started, &relayed, &phases, started_at);
@@ -371,39 +358,6 @@ impl Daemon {
             }
             Err(_panicked) => End::Drained,
         }
-    }
-}
-
-/// What the process before has left, and when; nothing if that is of no use.
-fn taken_over(handover: Option<OwnedFd>, room: tap::Room) -> (Handover, Option<Instant>) {
-    let Some(carrier) = handover else { return (Handover::nothing(room), None) };
-    let room = Arc::new(room);
-    match Takeover::unload(&carrier, &room) {
-        Ok(taken) => {
-            taken.log();
-            (taken.handover, Some(taken.left_at))
-        }
-        Err(error) => {
-            tracing::error!(%error, "cannot go on with the connections of the process before: they end");
-            (Handover { room, connections: Vec::new(), last_id: 0, events: Vec::new() }, None)
-        }
-    }
-}
-
-/// Has the service manager keep all connections; returns how many. With the reason if it does not.
-fn store(frozen: FrozenRelay) -> Result<usize, (FrozenRelay, String)> {
-    let stored = Carrier::load(&frozen).and_then(|carrier| match manager::store(carrier.descriptor()) {
-        Ok(()) => Ok(carrier.is_kept()),
-        Err(error) => {
-            // It may store it later, while this process goes on.
-            carrier.recall();
-            Err(error)
-        }
-    });
-    match stored {
-        Ok(true) => Ok(frozen.connections.len()),
-        Ok(false) => Err((frozen, "its store is full, or off (FileDescriptorStoreMax=)".to_owned())),
-        Err(error) => Err((frozen, error.to_string())),
     }
 }
 
