@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup installs cargo there; shells that were started before the installation do not have it in PATH.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# Arguments for `demo`, `test`, `bench`, `bench-prober` and `bench-hostile`, as in `make bench ARGS=--quick`.
+# Arguments for `demo`, `test` and the benches, as in `make bench ARGS=--quick`.
 ARGS ?=
 # For `demo`: end after this time, as in FOR=20s. For `fuzz`: seconds per target; the default is 60.
 FOR ?=
@@ -21,7 +21,7 @@ SCRIPTS = $(wildcard tests/lab/*.sh packaging/*.sh packaging/rpm/*.sh packaging/
 FUZZ_TARGETS = $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 FUZZ_SECONDS = $(patsubst %s,%,$(or $(FOR),60))
 
-.PHONY: help build man deb rpm image notices demo test check bench bench-prober bench-hostile fuzz proto toolchain
+.PHONY: help build man deb rpm image notices demo test check bench bench-prober bench-hostile bench-restart fuzz proto toolchain
 
 help:
 	@echo "make build                    the release binary, target/release/criprobe"
@@ -36,6 +36,7 @@ help:
 	@echo "make bench [ARGS=--quick]     criprobe beside socat, nginx and HAProxy; ARGS=--trace: what a file of calls costs"
 	@echo "make bench-prober             5,000 probes on one node: attempts, lag, CPU, memory; ARGS as for bench"
 	@echo "make bench-hostile            what one hostile pod costs 200 normal pods; ARGS=--long takes 20 minutes"
+	@echo "make bench-restart            what clients notice of restarts, beside HAProxy and nginx (root; Debian or Ubuntu)"
 	@echo "make proto                    write proto/descriptors.bin, after a change of a .proto file"
 	@echo "make fuzz [FOR=60s]           every fuzz target for this time; needs rustup and python3, installs cargo-fuzz"
 
@@ -86,6 +87,9 @@ bench-prober: build
 
 bench-hostile: build
 	cargo bench --locked -p criprobe-bench --bench hostile -- $(ARGS)
+
+bench-restart: build
+	cargo bench --locked -p criprobe-bench --bench restart -- $(ARGS)
 
 # cargo-fuzz needs the sanitizers of a nightly compiler.
 fuzz: toolchain

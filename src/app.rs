@@ -25,7 +25,13 @@ mod source;
 mod state;
 mod trace_log;
 
-use std::{env, fmt::Display, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{
+    env,
+    fmt::Display,
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
 use tokio::{
@@ -44,6 +50,7 @@ use self::{
 };
 use crate::{
     cli::{Exit, ServeArgs},
+    clock,
     config::{Loaded, Overrides, key::Key, unknown_variables},
     faults,
     manager::{self, Notice, Passed, Sorted},
@@ -56,6 +63,7 @@ const LEFT_OVER: Duration = Duration::from_secs(1);
 /// `criprobe serve`: runs the daemon until SIGTERM or SIGINT, or until a part of it fails that the rest cannot do
 /// without: then it drains and fails, so that the service manager restarts it.
 pub fn serve(args: ServeArgs) -> Exit {
+    let began = clock::now();
     // First: the numbers of these descriptors may belong to other files later.
     let mut passed = Passed::take();
     let handovers = passed.take_handovers();
@@ -92,7 +100,7 @@ pub fn serve(args: ServeArgs) -> Exit {
     }
     let reloading = Reloading { source, threshold, requests: Arc::default() };
     let ran = background().and_then(|runtime| {
-        let ran = runtime.block_on(run(loaded, reloading, passed, handovers));
+        let ran = runtime.block_on(run(loaded, reloading, passed, handovers, began));
         match ran {
             // The next process waits for this one's end.
             Ok(End::HandedOver) => runtime.shutdown_background(),
@@ -130,6 +138,7 @@ async fn run(
     reloading: Reloading,
     passed: Sorted,
     handovers: Vec<OwnedFd>,
+    began: Instant,
 ) -> anyhow::Result<End> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
@@ -142,7 +151,7 @@ async fn run(
     let is_next = !handovers.is_empty();
     faults::point("takeover-begun").await;
     // Should this fail before it has taken anything over, the manager still has all of it for another process.
-    let mut daemon = Daemon::start(loaded, Some(reloading), passed.socket, handovers)?;
+    let mut daemon = Daemon::start(loaded, Some(reloading), passed.socket, handovers, began)?;
     faults::point("takeover-done").await;
     let taken_over = is_next.then_some(Notice::TakenOver);
     manager::send(taken_over.into_iter().chain([Notice::Ready]).collect()).await;

@@ -81,6 +81,8 @@ pub struct Options {
     pub env_values: EnvValues,
     /// Whether it poses as containerd: Version says so, and it has containerd's services for events and tasks.
     pub poses_as_containerd: bool,
+    /// How long a pull takes. There is nothing to fetch; by default, none takes any time.
+    pub pull: Duration,
 }
 
 impl Options {
@@ -91,6 +93,7 @@ impl Options {
             dir: dir.into(),
             env_values: EnvValues::default(),
             poses_as_containerd: false,
+            pull: Duration::ZERO,
         }
     }
 }
@@ -114,7 +117,7 @@ impl EmbeddedRuntime {
     /// When somebody listens on the socket already, when something else is in its place, when folders cannot be made,
     /// or when there is no `sh`.
     pub fn start(options: Options) -> io::Result<Self> {
-        let Options { socket, dir, env_values, poses_as_containerd } = options;
+        let Options { socket, dir, env_values, poses_as_containerd, pull } = options;
         let mut made = NewFolders::default();
         for folder in [socket.parent(), Some(dir.as_path())].into_iter().flatten() {
             made.make(folder)?;
@@ -125,7 +128,7 @@ impl EmbeddedRuntime {
         let guard = Arc::new(guard::Guard::start(&folder)?);
         let search_path = env::var_os("PATH").unwrap_or_else(|| OsString::from(DEFAULT_PATH));
         let node = node::Node::new(folder, search_path, env_values, poses_as_containerd, guard);
-        let (images, faults) = (images::Images::new(dir), faults::Faults::default());
+        let (images, faults) = (images::Images::new(dir, pull), faults::Faults::default());
         let mut runtime = Self { node, images, faults, socket, serving: None, _made: made };
         runtime.serve_again(Duration::ZERO)?;
         Ok(runtime)

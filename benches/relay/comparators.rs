@@ -1,4 +1,4 @@
-//! Gets socat, nginx and HAProxy from Debian if they are missing and that is possible. Never starts a service.
+//! Gets programs such as nginx from Debian if they are missing and that is possible. Never starts a service.
 
 use std::{
     env, fs,
@@ -10,16 +10,14 @@ use anyhow::{Result, ensure};
 
 use crate::process;
 
-/// Program and package.
-const WANTED: [(&str, &str); 3] = [("socat", "socat"), ("nginx", "nginx-light"), ("haproxy", "haproxy")];
-
 /// Asked by Debian's packages whether they may start what they installed.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Installs what is missing, if we are root on a system with apt; says on stderr what it does and what it cannot.
-pub(crate) fn install_missing() {
+/// Installs what is missing of these programs or files, each with its package, if we are root on a system with apt; says on
+/// stderr what it does and what it cannot.
+pub(crate) fn install_missing(wanted: &[(&str, &'static str)]) {
     let missing =
-        || WANTED.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package);
+        || wanted.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package);
     let packages: Vec<&str> = missing().collect();
     if packages.is_empty() {
         return;
@@ -34,7 +32,7 @@ pub(crate) fn install_missing() {
     }
 }
 
-/// Where a program is; also in the folders of daemons, which a user's PATH may omit.
+/// Where a program, or a file with an absolute path, is; also in the folders of daemons, which a user's PATH may omit.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);

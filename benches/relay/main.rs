@@ -98,7 +98,7 @@ fn main() -> ExitCode {
 /// Says whether every figure that had to be reached was.
 fn run(arguments: &Arguments) -> Result<bool> {
     process::clean_up_when_interrupted()?;
-    comparators::install_missing();
+    comparators::install_missing(&[("socat", "socat"), ("nginx", "nginx-light"), ("haproxy", "haproxy")]);
 
     let scratch = tempfile::Builder::new().prefix("criprobe-bench-").tempdir()?;
     process::remove_when_interrupted(scratch.path().to_owned());

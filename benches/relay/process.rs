@@ -63,6 +63,18 @@ impl Process {
         Ok(Self { child, group, log: log.to_owned() })
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(self.group, signal)?)
+    }
+
+    /// The processes that it has started, as long as they run.
+    pub(crate) fn children(&self) -> Vec<u32> {
+        let pid = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+    }
+
     /// # Errors
     /// Fails with the last line that the process printed when it has ended.
     pub(crate) fn ensure_running(&mut self) -> Result<()> {

@@ -11,7 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::unistd::gethostname;
@@ -103,7 +103,7 @@ struct Api {
 impl Daemon {
     /// Starts everything; the clients' socket accepts when this returns. That is the one that the service manager passed,
     /// or one of its own. It goes on with the connections of one of `handovers`. The configuration is read again only with
-    /// `reloading`. Must be called within a tokio runtime.
+    /// `reloading`. This process began at `began`. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// A socket cannot be made.
@@ -112,8 +112,9 @@ impl Daemon {
         reloading: Option<Reloading>,
         passed: Option<PassedSocket>,
         handovers: Vec<OwnedFd>,
+        began: Instant,
     ) -> Result<Self, StartError> {
-        let (started_at, began) = (clock::wall(), clock::now());
+        let started_at = clock::wall();
         let (started, mut tasks) = (loaded.config.clone(), Tasks::default());
         let lent = Access::like(&started.runtime);
         let node = hostname();
@@ -126,13 +127,11 @@ impl Daemon {
         let has_output = Arc::new(AtomicBool::new(started.trace.has_output));
         let room = tap::Room::new(recipes.switch(), has_output.clone());
         let accepting = ClientSocket { listener: clients.listener, is_kept };
-        let (relay, relayed, observations) = relay::spawn_resumed(
-            accepting,
-            started.runtime.clone(),
-            gate.clone(),
-            handing_over::taken_over(handovers, room),
-        )?;
+        let (handover, left_at) = handing_over::taken_over(handovers, room);
+        let (relay, relayed, observations) =
+            relay::spawn_resumed(accepting, started.runtime.clone(), gate.clone(), handover)?;
         tracing::info!(listen = %clients.file.path().display(), runtime = %started.runtime.display(), "relaying");
+        handing_over::log_again(left_at, began);
 
         let phases = PhasesHandle::spawn(&mut tasks);
         let recording = Recording::new(&started, &relayed, &phases, started_at);

@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     cli::{DemoArgs, Exit, progress::Progress},
+    clock,
     config::{
         Config, Loaded, LogConfig, LogFormat, LogLevel, Overrides, key::Key, raw::Raw, resolve::resolve,
         socket,
@@ -88,7 +89,7 @@ async fn run(runtime: Option<PathBuf>, dir: Option<PathBuf>, limit: Option<Durat
     let run_id = process::id().to_string();
     let loaded = loaded(&folder, &runtime, &run_id)?;
     let config = loaded.config.clone();
-    let mut daemon = Daemon::start(loaded, None, None, Vec::new())?;
+    let mut daemon = Daemon::start(loaded, None, None, Vec::new(), clock::now())?;
 
     let shown = async {
         let progress = Progress::start("starting the demo's pods");

@@ -5,8 +5,10 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
+use tokio::time::sleep;
 use tonic::{Request, Response, Status};
 
 use super::wall_nanos;
@@ -25,12 +27,14 @@ pub(super) struct Images {
     /// By the image's id, of those that were added with one.
     configs: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
     folder: PathBuf,
+    /// How long a pull takes.
+    pull: Duration,
 }
 
 impl Images {
-    /// No images; `folder` is what ImageFsInfo names.
-    pub(super) fn new(folder: PathBuf) -> Self {
-        Self { pulled: Arc::default(), configs: Arc::default(), folder }
+    /// No images; `folder` is what ImageFsInfo names, `pull` is how long a pull takes.
+    pub(super) fn new(folder: PathBuf, pull: Duration) -> Self {
+        Self { pulled: Arc::default(), configs: Arc::default(), folder, pull }
     }
 
     /// Adds an image with a config, or gives it another one.
@@ -132,6 +136,7 @@ impl ImageService for Images {
         let name = tagged(&named(request.into_inner().image)?);
         let image = image(&name);
         let image_ref = image.id.clone();
+        sleep(self.pull).await;
         let mut pulled = self.pulled();
         if pulled.len() >= MAX_IMAGES && !pulled.contains_key(&name) {
             let message = format!("the embedded runtime holds {MAX_IMAGES} images at most");

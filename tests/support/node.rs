@@ -42,11 +42,16 @@ impl Node {
     /// # Errors
     /// When it could run but did not, and where it cannot run although `CI` is `true`.
     pub(crate) fn boot(lab: &Lab) -> Result<Option<Self>> {
+        Self::boot_before(lab.dir())
+    }
+
+    /// The same whose default runtime is the socket `containerd.sock` in this folder.
+    pub(crate) fn boot_before(runtime: &Path) -> Result<Option<Self>> {
         if !lab::is_available(SCRIPT)? {
             return Ok(None);
         }
         let dir = tempfile::Builder::new().prefix("criprobe-node-").tempdir()?.keep();
-        let runtime = format!("{}:/run/containerd", lab.dir().display());
+        let runtime = format!("{}:/run/containerd", runtime.display());
         let pid = lab::script(SCRIPT, &["up", path(&dir), &process::id().to_string(), &runtime])?;
         let node = Self { dir, root: Path::new("/proc").join(pid).join("root") };
         node.install(Path::new(env!("CARGO_BIN_EXE_criprobe")))?;

@@ -1,6 +1,7 @@
 //! Restarts that nobody notices: connections live on in the next process.
 
 use std::{
+    collections::HashSet,
     fs,
     path::Path,
     sync::{
@@ -11,16 +12,22 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use criprobe::clock;
+use criprobe::{
+    clock,
+    demo::{EmbeddedRuntime, Options},
+};
 use serde_json::Value;
 use tokio::{task::JoinSet, time::interval};
 
-use crate::support::{
-    PATIENCE,
-    containerd::Lab,
-    cri::{self, Cri},
-    eventually,
-    node::{Node, SERVICE},
+use crate::{
+    load::Load,
+    support::{
+        PATIENCE,
+        containerd::Lab,
+        cri::{self, Cri},
+        eventually,
+        node::{Node, SERVICE},
+    },
 };
 
 /// How often criprobe is restarted: `RESTARTS=20` for a figure.
@@ -97,6 +104,42 @@ async fn no_call_ends_and_each_is_traced_once_over_restarts_and_an_upgrade() -> 
         let of = |method: &str| lines.iter().filter(|line| line["method"] == method).count();
         ensure!(of("Version") <= calls, "{} of {calls}", of("Version"));
         Ok((of("Version") == calls && of("ExecSync") == 1).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_an_event_stream_and_large_answers_go_on_over_restarts() -> Result<()> {
+    let dir = tempfile::Builder::new().prefix("criprobe-rt-").tempdir()?;
+    let folder = dir.path().join("rt");
+    let options = Options {
+        pull: Duration::from_secs(5),
+        ..Options::new(folder.join("containerd.sock"), dir.path().join("containers"))
+    };
+    let runtime = EmbeddedRuntime::start(options)?;
+    let Some(node) = Node::boot_before(&folder)? else { return Ok(()) };
+    let file = "/var/log/criprobe/calls.jsonl";
+    fs::write(node.file("/etc/criprobe/conf.d/50-test.yaml"), format!("trace:\n  file: {file}\n"))?;
+    node.service("start")?;
+    let load =
+        Load::begin(&node.socket(), runtime.socket(), dir.path(), "handover", Duration::from_secs(4)).await?;
+    for _ in 0..4 {
+        node.service("restart")?;
+    }
+    let outcome = load.end().await?;
+    let (calls, events) = (outcome.calls(), &outcome.events);
+    ensure!(outcome.cut() == 0, "{} of {calls} calls were cut: {:?}", outcome.cut(), outcome.first_error());
+    ensure!(outcome.wrong() == 0, "{} answers have wrong bytes", outcome.wrong());
+    ensure!(events.came > 0 && events.missing == 0 && events.doubled == 0, "{events:?}");
+    eventually("each call is in the file once", PATIENCE, async || {
+        let text = fs::read_to_string(node.file(file))?;
+        let mut ids = HashSet::new();
+        for line in text.lines() {
+            let line: Value = serde_json::from_str(line)?;
+            ensure!(ids.insert(line["id"].to_string()), "it is there twice: {line}");
+        }
+        ensure!(ids.len() <= calls, "{} of {calls}", ids.len());
+        Ok((ids.len() == calls).then_some(()))
     })
     .await
 }

@@ -6,6 +6,11 @@
 #[allow(dead_code)]
 mod support;
 
+/// What clients do meanwhile, as in `make bench-restart`.
+#[path = "../../benches/restart/load/mod.rs"]
+#[allow(dead_code)]
+mod load;
+
 /// The unit as it is installed: start, reload, restart, the end of its process.
 mod unit;
 

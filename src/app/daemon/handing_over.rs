@@ -3,7 +3,7 @@
 use std::{
     os::fd::OwnedFd,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::{
@@ -112,8 +112,8 @@ impl Daemon {
     }
 }
 
-/// What the processes before have left; nothing if that is of no use.
-pub(super) fn taken_over(handovers: Vec<OwnedFd>, room: tap::Room) -> Handover {
+/// What the processes before have left, and when; nothing if that is of no use.
+pub(super) fn taken_over(handovers: Vec<OwnedFd>, room: tap::Room) -> (Handover, Option<Instant>) {
     let (room, mut going_on) = (Arc::new(room), None);
     for carrier in handovers {
         match Takeover::unload(&carrier, &room) {
@@ -122,7 +122,7 @@ pub(super) fn taken_over(handovers: Vec<OwnedFd>, room: tap::Room) -> Handover {
             }
             Ok(taken) => {
                 taken.log();
-                going_on = Some(taken.handover);
+                going_on = Some((taken.handover, Some(taken.left_at)));
             }
             Err(error @ CarrierError::Empty) => {
                 tracing::info!(reason = %error, "no connections were left to take over");
@@ -132,7 +132,18 @@ pub(super) fn taken_over(handovers: Vec<OwnedFd>, room: tap::Room) -> Handover {
             }
         }
     }
-    going_on.unwrap_or_else(|| Handover::nothing(room))
+    going_on.unwrap_or_else(|| (Handover::nothing(room), None))
+}
+
+/// Says that the connections are relayed again, and for how long they were not: in all, and since this process began.
+pub(super) fn log_again(left_at: Option<Instant>, began: Instant) {
+    let Some(left_at) = left_at else { return };
+    let now = clock::now();
+    tracing::info!(
+        stalled_millis = (now - left_at).as_millis(),
+        starting_millis = (now - began).as_millis(),
+        "clients' connections are relayed again"
+    );
 }
 
 /// What became of connections that the service manager was to keep.

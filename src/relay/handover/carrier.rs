@@ -107,6 +107,8 @@ pub enum CarrierError {
 pub struct Takeover {
     /// For the relay that goes on.
     pub handover: Handover,
+    /// When the other process wrote it: nothing was relayed since.
+    pub left_at: Instant,
     /// Why connections end that were left.
     pub refused: Vec<HandoverError>,
     /// How many of the sockets that were passed belong to no connection; they are closed.
@@ -198,14 +200,15 @@ impl Takeover {
             }
         }
         let handover = Handover { room: Arc::clone(room), connections, last_id, events };
-        Ok(Self { handover, refused, foreign: sockets.left(), is_cut, is_short })
+        Ok(Self { handover, left_at: at, refused, foreign: sockets.left(), is_cut, is_short })
     }
 }
 
 impl Takeover {
     /// Says what became of the connections.
     pub fn log(&self) {
-        let Self { handover: Handover { connections, .. }, refused, foreign, is_cut, is_short } = self;
+        let Self { handover: Handover { connections, .. }, left_at: _, refused, foreign, is_cut, is_short } =
+            self;
         let calls: usize = connections.iter().map(|connection| connection.tap.open_calls()).sum();
         let is_foreign =
             |connection: &&FrozenConnection| connection.tap.blindness() == Some(Blindness::HandedOver);
