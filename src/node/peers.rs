@@ -76,13 +76,14 @@ struct Socket {
 /// # Errors
 /// The kernel does not list Unix sockets, or a path cannot be read. A path without a file has nobody.
 pub(crate) fn at(paths: &[&Path]) -> io::Result<Vec<Peers>> {
-    let sockets = list()?;
     let files = paths.iter().map(|path| match fs::metadata(path) {
         Ok(meta) => Ok(Some((file_of(&meta), path.as_os_str().as_encoded_bytes()))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     });
     let files = files.collect::<io::Result<Vec<_>>>()?;
+    // Not every kernel has a list, and where there is no socket, nobody is at one.
+    let sockets = if files.iter().any(Option::is_some) { list()? } else { Vec::new() };
     let of = |file, state| at_file(&sockets, file, state);
     let clients = |file| {
         let waiting = of(file, LISTENING).flat_map(|socket| socket.waiting.iter().copied());
