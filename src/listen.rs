@@ -6,7 +6,6 @@
 //! relative to the folder that was open when the socket was bound, so no link is followed.
 
 pub(crate) mod folder;
-mod reach;
 pub(crate) mod tcp;
 mod turn;
 
@@ -40,7 +39,6 @@ use thiserror::Error;
 pub(crate) use self::folder::Exposed;
 use self::{
     folder::{Folder, FolderError},
-    reach::is_reached,
     turn::Turn,
 };
 use crate::peer::Peer;
@@ -282,13 +280,6 @@ pub(crate) fn adopt(
         identity_of(&file)
     })();
     let identity = prepared.map_err(|error| place.io_error(error))?;
-    if !is_reached(&listener, path) {
-        tracing::error!(
-            path = %path.display(),
-            "another socket has taken the file of the clients' socket, so new clients do not come here: remove the other \
-             socket unit, then restart criprobe.socket and criprobe"
-        );
-    }
     Ok(Bound { listener, file: SocketFile { place, identity } })
 }
 

@@ -123,28 +123,6 @@ async fn a_second_unit_is_refused_in_a_line_and_the_first_goes_on() -> Result<()
 }
 
 #[tokio::test]
-async fn a_second_socket_unit_that_takes_the_file_is_a_line_and_open_connections_go_on() -> Result<()> {
-    let Some(lab) = Lab::shared()? else { return Ok(()) };
-    let Some(node) = Node::boot(lab)? else { return Ok(()) };
-    node.service("start")?;
-    let mut client = node.client_that_is_answered().await?;
-    let units = node.file("/etc/systemd/system");
-    fs::copy(units.join(SOCKET), units.join("other.socket"))?;
-    fs::write(units.join("other.service"), "[Service]\nExecStart=sleep infinity\n")?;
-    node.run(&["systemctl", "daemon-reload"])?;
-    node.run(&["systemctl", "start", "other.socket"])?;
-    node.service("restart")?;
-    has_one_line(&node, SERVICE, &["another socket has taken the file", "/run/criprobe/criprobe.sock"])?;
-    cri::version(&mut client).await?;
-
-    // What the line says to do.
-    node.run(&["systemctl", "stop", "other.socket", "other.service"])?;
-    node.run(&["systemctl", "restart", SOCKET, SERVICE])?;
-    relays(&node).await?;
-    has_one_line(&node, SERVICE, &["another socket has taken the file"])
-}
-
-#[tokio::test]
 async fn files_of_the_wrong_mode_or_owner_are_a_line_each() -> Result<()> {
     let Some(lab) = Lab::shared()? else { return Ok(()) };
     let Some(node) = Node::boot(lab)? else { return Ok(()) };
