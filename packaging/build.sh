@@ -44,8 +44,9 @@ tool() {
     say "installing $name $version, which takes a few minutes"
     set -- --locked "$@"
     ! command -v "$name" >/dev/null || set -- --root "$target/tools" "$@"
-    # In a target folder of its own, and quickly: it then works for seconds.
-    CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_TARGET_DIR=$target/tools/build \
+    # In a target folder of its own, and quickly: only what is C in it, which compresses, is optimised.
+    CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 CFLAGS=-O2 \
+        CARGO_TARGET_DIR=$target/tools/build \
         cargo install --quiet "$name@$version" "$@" >&2 ||
         die "cargo could not install $name $version"
     rm -rf "$target/tools/build"
@@ -169,7 +170,8 @@ rpm() {
     # The libraries that a binary needs are found with ldd, which knows only its own machine's.
     requires=builtin
     [ "${triple%%-*}" = "${host%%-*}" ] || requires=disabled
-    CARGO_TARGET_DIR=$stage cargo generate-rpm --auto-req $requires --target "$triple" \
+    # A build for tests need not be small.
+    CARGO_TARGET_DIR=$stage cargo generate-rpm --auto-req $requires --target "$triple" ${BINARY:+--payload-compress none} \
         --set-metadata "version = \"$version\"" --output "$out/criprobe-$version-1.${triple%%-*}.rpm" >&2
     echo "$out/criprobe-$version-1.${triple%%-*}.rpm"
 }

@@ -34,9 +34,12 @@ impl Root {
         self.0.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// The socket's file of an endpoint, if it is a Unix socket.
+    /// The socket's file of an endpoint, if it is a Unix socket. /var/run is the old name of /run.
     pub(crate) fn socket(&self, endpoint: &str) -> Option<PathBuf> {
-        Some(self.at(&socket::parse(endpoint).ok()?))
+        let path = socket::parse(endpoint).ok()?;
+        let path =
+            path.strip_prefix("/var/run").map_or_else(|_| path.clone(), |rest| Path::new("/run").join(rest));
+        Some(self.at(&path))
     }
 
     /// Whether two endpoints name one socket: by their paths, or as the paths lead to one file.

@@ -10,5 +10,7 @@ if [ "$1" -eq 0 ]; then
 fi
 if [ -d /run/systemd/system ]; then
     systemctl --system daemon-reload >/dev/null || :
+    # Otherwise it is listed as failed although it is gone.
+    [ "$1" -gt 0 ] || systemctl reset-failed criprobe.service criprobe.socket >/dev/null 2>&1 || :
 fi
 exit 0

@@ -28,12 +28,12 @@ pub(crate) fn is_folder(path: &Path) -> bool {
     path.file_name() == Some(OsStr::new(FOLDER))
 }
 
-pub(crate) use files::is_wanted;
+pub(crate) use files::{folder_beside, is_wanted};
 
 /// The configurations of nodes among the files.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
-    /// The files that one node reads together, in its order: at least two.
+    /// The files that one node reads together, in its order: at least two, or one in the default folder.
     pub(super) sets: Vec<Vec<usize>>,
     /// Files in the folders of these nodes that no node reads.
     pub(super) unread: BTreeSet<usize>,
@@ -51,7 +51,8 @@ enum Part {
     Beside,
 }
 
-/// Groups the files by the folder of the node that they are for. A folder without any configuration is no node's.
+/// Groups the files by the folder of the node that they are for. A folder is a node's if it has a configuration, or a main
+/// file in which nothing is set, or if it is the default one.
 pub(super) fn of(files: &[Read<'_>]) -> Nodes {
     let mut folders: BTreeMap<PathBuf, Vec<(Part, usize)>> = BTreeMap::new();
     let mut seen = BTreeSet::new();
@@ -61,9 +62,14 @@ pub(super) fn of(files: &[Read<'_>]) -> Nodes {
         }
     }
     let mut nodes = Nodes::default();
-    for mut parts in folders.into_values() {
+    for (folder, mut parts) in folders {
         let is_read = |part: Part| part != Part::Beside;
-        if !parts.iter().any(|(part, number)| is_read(*part) && is_configuration(&files[*number])) {
+        let is_default = Path::new(DEFAULT_FILE).parent() == Some(&folder);
+        let shows_it = |(part, number): &(Part, usize)| {
+            is_read(*part) && is_configuration(&files[*number])
+                || *part == Part::Main && is_empty(&files[*number])
+        };
+        if !is_default && !parts.iter().any(shows_it) {
             continue;
         }
         // Files of the folder come in the order of their names, others as they were given.
@@ -75,7 +81,7 @@ pub(super) fn of(files: &[Read<'_>]) -> Nodes {
         nodes.unread.extend(parts.iter().filter(|(part, _)| !is_read(*part)).map(|(_, number)| *number));
         let set: Vec<_> =
             parts.into_iter().filter(|(part, _)| is_read(*part)).map(|(_, number)| number).collect();
-        if set.len() > 1 {
+        if set.len() > 1 || is_default && !set.is_empty() {
             nodes.sets.push(set);
         }
     }
@@ -102,6 +108,11 @@ fn place(file: &Read<'_>) -> Option<(PathBuf, Part)> {
 
 fn is_configuration(file: &Read<'_>) -> bool {
     file.nodes().any(|node| kind::of(node) == Shape::Configuration)
+}
+
+/// A file as packages install it: all settings are comments.
+fn is_empty(file: &Read<'_>) -> bool {
+    file.stream.as_ref().is_ok_and(|stream| stream.documents.is_empty())
 }
 
 /// The warning about a configuration where no node looks for it.

@@ -127,6 +127,19 @@ fn what_a_node_reads_together_is_checked_together_in_its_order() {
         assert_eq!(findings(&check(&files, &[], "default")), both, "{main:?}");
         assert_eq!(check(&files, &[], "default").files.len(), files.len());
     }
+    // What the daemon refuses.
+    let (main, other) = ("etc/config.yaml", "etc/conf.d/10.yaml");
+    let by_default = "/etc/criprobe/conf.d/10.yaml";
+    for (files, refused) in [
+        (vec![found(main, "# nothing is set\n".to_owned()), found(other, "foo: 1\n".to_owned())], other),
+        (vec![found(main, "prober: {workers: 8}\n".to_owned()), found(other, "foo: 1\n".to_owned())], other),
+        (vec![found(by_default, "foo: 1\n".to_owned())], by_default),
+    ] {
+        let found = findings(&check(&files, &[], "default"));
+        assert!(found.starts_with(&format!("{refused}:1:1: error: unknown key \"foo\"")), "{found}");
+    }
+    let chart = ["etc/config.yaml", "etc/conf.d/10.yaml"].map(|name| found(name, "foo: 1\n".to_owned()));
+    assert_eq!(findings(&check(&chart, &[], "default")), "", "no node's folder");
     let named: Vec<_> = ["etc/config.yaml", "etc/more.yaml"].map(|name| input(name, rule("a"))).into();
     assert_eq!(check(&named, &[], "default").errors, 1, "named together");
     let here: Vec<_> = ["./conf.d/10.yaml", "config.yaml"].map(|name| input(name, rule("a"))).into();

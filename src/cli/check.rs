@@ -50,8 +50,8 @@ A file can hold Kubernetes manifests (several in one file, lists, any kind with 
 pod or a container for crictl, or a criprobe configuration; its content decides. Probes that a
 manifest gives to the kubelet are also checked, and listed with the source 'kubelet'. Without
 --rules, the default configuration applies to manifests. Configurations in one folder are checked
-together where a node would read them together: config.yaml, then conf.d/*.yaml. So are those of
-one folder that are named on the command line. No daemon is needed.
+together where a node would read them together: config.yaml, then conf.d/*.yaml, which a config.yaml
+brings along. So are those of one folder that are named on the command line. No daemon is needed.
 
 Exit codes: 0 no errors, 1 errors, 2 wrong usage, or a file that cannot be read.";
 

@@ -76,13 +76,14 @@ struct Socket {
 /// # Errors
 /// The kernel does not list Unix sockets, or a path cannot be read. A path without a file has nobody.
 pub(crate) fn at(paths: &[&Path]) -> io::Result<Vec<Peers>> {
-    let sockets = list()?;
     let files = paths.iter().map(|path| match fs::metadata(path) {
         Ok(meta) => Ok(Some((file_of(&meta), path.as_os_str().as_encoded_bytes()))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     });
     let files = files.collect::<io::Result<Vec<_>>>()?;
+    // Not every kernel has a list, and where there is no socket, nobody is at one.
+    let sockets = if files.iter().any(Option::is_some) { list()? } else { Vec::new() };
     let of = |file, state| at_file(&sockets, file, state);
     let clients = |file| {
         let waiting = of(file, LISTENING).flat_map(|socket| socket.waiting.iter().copied());
@@ -106,15 +107,17 @@ pub(crate) fn at(paths: &[&Path]) -> io::Result<Vec<Peers>> {
     Ok(peers.collect())
 }
 
-/// The sockets of this state at a file. Some file systems show another inode than the kernel's own; then the name must do.
+/// The sockets of this state at a file. Some file systems show another inode than the kernel's own; then the name must do,
+/// which sockets of other file systems may have, too, such as those of containers.
 fn at_file<'a>(
     sockets: &'a [Socket],
     file: Option<((u32, u32), &'a [u8])>,
     state: u8,
 ) -> impl Iterator<Item = &'a Socket> {
+    let is_shown = file.is_some_and(|(id, _)| sockets.iter().any(|socket| socket.file == Some(id)));
     sockets.iter().filter(move |socket| {
-        let is_at = file.is_some_and(|(id, name)| socket.file == Some(id) || socket.name == name);
-        is_at && socket.state == state
+        let is_at = |(id, name)| if is_shown { socket.file == Some(id) } else { socket.name == name };
+        file.is_some_and(is_at) && socket.state == state
     })
 }
 
@@ -266,6 +269,23 @@ mod tests {
             Peers::default(),
         ];
         assert_eq!(peers, expected);
+    }
+
+    #[test]
+    fn a_name_counts_only_where_no_socket_is_of_the_file() {
+        let socket = |inode, file| Socket {
+            inode,
+            state: LISTENING,
+            file: Some(file),
+            name: b"/run/s".to_vec(),
+            peer: None,
+            waiting: vec![],
+        };
+        let sockets = [socket(1, (7, 1)), socket(2, (8, 1))];
+        for (file, found) in [((7, 1), vec![1]), ((8, 1), vec![2]), ((9, 9), vec![1, 2])] {
+            let at = at_file(&sockets, Some((file, b"/run/s")), LISTENING);
+            assert_eq!(at.map(|socket| socket.inode).collect::<Vec<_>>(), found, "{file:?}");
+        }
     }
 
     #[test]

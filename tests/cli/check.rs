@@ -48,9 +48,13 @@ fn a_folder_is_read_as_a_node_reads_it_also_for_rules() {
     assert!(text(&output.stdout).contains("rule:first"), "{}", text(&output.stdout));
     fs::write(dir.path().join("conf.d/10.yaml"), rule("first", 8)).unwrap();
     fs::remove_file(dir.path().join("conf.d/20.yml")).unwrap();
-    let output = run(&[folder]);
-    assert_eq!(code(&output), 1, "{}", text(&output.stdout));
-    assert!(text(&output.stdout).contains("conf.d/10.yaml:1:"), "{}", text(&output.stdout));
+    let (main, other) = (format!("{folder}/config.yaml"), format!("{folder}/conf.d/10.yaml"));
+    for named in [vec![folder], vec![&main], vec![&main, &other]] {
+        let output = run(&named);
+        assert_eq!(code(&output), 1, "{}", text(&output.stdout));
+        let lines = text(&output.stdout);
+        assert_eq!(lines.matches("conf.d/10.yaml:1:16: error: ").count(), 1, "{lines}");
+    }
 }
 
 #[test]

@@ -3,18 +3,26 @@
 use std::{
     fs,
     os::unix::fs::MetadataExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
+use criprobe::{ids::ContainerId, proto::cri as pb};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::interval,
+};
 
 use crate::support::{
+    PATIENCE,
     containerd::Lab,
-    cri,
+    cri::{self, Cri},
+    eventually,
     node::{Node, SERVICE},
 };
 
@@ -22,8 +30,10 @@ use crate::support::{
 pub(crate) const SOCKET: &str = "criprobe.socket";
 
 /// The configuration of a kubelet that uses the runtime directly.
-const KUBELET: (&str, &str) =
-    ("/var/lib/kubelet/config.yaml", "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n");
+const KUBELET: (&str, &str) = (
+    "/var/lib/kubelet/config.yaml",
+    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n",
+);
 
 /// That of crictl.
 const CRICTL: (&str, &str) =
@@ -91,37 +101,77 @@ pub(crate) fn process_and_socket(node: &Node) -> Result<(String, u64)> {
     Ok((node.property(SERVICE, "MainPID")?, fs::metadata(node.socket())?.ino()))
 }
 
-/// Calls Version on a connection of its own, again and again until asked to end.
-pub(crate) struct Caller {
+/// Clients that no upgrade may disturb: new connections one after the other, calls on one that stays open, and a call that
+/// is in flight all the time.
+pub(crate) struct Clients {
     is_over: Arc<AtomicBool>,
-    calls: Arc<AtomicUsize>,
-    task: tokio::task::JoinHandle<Result<()>>,
+    callers: JoinSet<Result<usize>>,
+    /// Its connection is silent until the end.
+    idle: Cri,
+    container: ContainerId,
+    in_flight: JoinHandle<Result<pb::ExecSyncResponse>>,
 }
 
-impl Caller {
-    /// Begins.
-    pub(crate) fn start(node: &Node) -> Self {
-        let (is_over, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let (ending, counter, socket) = (is_over.clone(), calls.clone(), node.socket());
-        let task = tokio::spawn(async move {
-            while !ending.load(Ordering::Relaxed) {
-                let mut client = cri::connect(&socket).await?;
-                cri::version(&mut client).await?;
-                counter.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(())
-        });
-        Self { is_over, calls, task }
+impl Clients {
+    /// Begins, with a pod of this name.
+    pub(crate) async fn start(node: &Node, pod: &str) -> Result<Self> {
+        let mut idle = node.client_that_is_answered().await?;
+        let pod = cri::run_pod(&mut idle, pod, &[]).await?;
+        let container = cri::run_container(&mut idle, &pod, &cri::Container::IDLE).await?;
+        let in_flight = tokio::spawn(exec_until_told(node.client().await?, container.clone()));
+        eventually("the call is in flight", PATIENCE, async || {
+            let begun = cri::exec(&mut idle, &container, &["test", "-e", "/tmp/begun"]).await?;
+            Ok((begun.exit_code == 0).then_some(()))
+        })
+        .await?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut callers = JoinSet::new();
+        for stays in [true, false] {
+            callers.spawn(call(node.socket(), stays, is_over.clone()));
+        }
+        Ok(Self { is_over, callers, idle, container, in_flight })
     }
 
-    /// Ends it.
+    /// Ends them.
     ///
     /// # Errors
-    /// A call was not answered, or none was made.
-    pub(crate) async fn end(self) -> Result<()> {
+    /// A call was not answered, or a caller made none.
+    pub(crate) async fn end(mut self) -> Result<()> {
         self.is_over.store(true, Ordering::Relaxed);
-        self.task.await??;
-        ensure!(self.calls.load(Ordering::Relaxed) > 0, "no call");
+        for calls in self.callers.join_all().await {
+            ensure!(calls? > 0, "no call");
+        }
+        ensure!(!self.in_flight.is_finished(), "the call was not in flight");
+        cri::exec(&mut self.idle, &self.container, &["touch", "/tmp/end"]).await?;
+        let answer = self.in_flight.await??;
+        ensure!(answer.exit_code == 0 && answer.stdout == b"done\n", "{answer:?}");
         Ok(())
     }
+}
+
+/// Calls Version again and again, on one connection or each time on a new one, and returns how often.
+async fn call(socket: PathBuf, stays: bool, is_over: Arc<AtomicBool>) -> Result<usize> {
+    let mut client = cri::connect(&socket).await?;
+    let mut calls = 0;
+    let mut due = interval(Duration::from_millis(5));
+    while !is_over.load(Ordering::Relaxed) {
+        due.tick().await;
+        cri::version(&mut client).await?;
+        calls += 1;
+        if !stays {
+            client = cri::connect(&socket).await?;
+        }
+    }
+    Ok(calls)
+}
+
+/// A command that ends when a file appears.
+async fn exec_until_told(mut client: Cri, container: ContainerId) -> Result<pb::ExecSyncResponse> {
+    let line = "touch /tmp/begun; until test -e /tmp/end; do sleep 0.05; done; echo done";
+    let request = pb::ExecSyncRequest {
+        container_id: container.to_string(),
+        cmd: ["sh", "-c", line].map(str::to_owned).into(),
+        timeout: 120,
+    };
+    Ok(client.exec_sync(request).await?.into_inner())
 }

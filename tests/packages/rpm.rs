@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{
     bare::{
-        Caller, copy, leftovers, node, nothing_is_started, process_and_socket, settings_are_untouched,
+        Clients, copy, leftovers, node, nothing_is_started, process_and_socket, settings_are_untouched,
         settings_of_clients,
     },
     made::{FIRST, SECOND, package},
@@ -31,9 +31,10 @@ async fn the_rpm_starts_nothing_hands_over_and_is_kept_while_it_is_used() -> Res
     node.run(&["systemctl", "enable", "--now", SERVICE])?;
     node.client_that_is_answered().await?;
     let (process, socket) = process_and_socket(&node)?;
-    let caller = Caller::start(&node);
+    let clients = Clients::start(&node, "rpm").await?;
     rpm(&node, &["--upgrade", &second])?;
-    caller.end().await?;
+    clients.end().await?;
+    ensure!(node.log()?.contains("going on with the connections"), "the connections were cut");
     let (next, same) = process_and_socket(&node)?;
     ensure!(next != process, "process {process} still runs");
     assert_eq!(same, socket, "an upgrade leaves the socket as it is");
@@ -42,7 +43,7 @@ async fn the_rpm_starts_nothing_hands_over_and_is_kept_while_it_is_used() -> Res
     settings_of_clients(&node, "criprobe/criprobe.sock")?;
     let refused = rpm(&node, &["--erase", "criprobe"]).err().context("it is removed while it is used")?;
     let refused = format!("{refused:#}");
-    ensure!(refused.contains("/etc/crictl.yaml:1: runtime-endpoint"), "{refused}");
+    ensure!(refused.contains("crictl points at criprobe in /etc/crictl.yaml:1"), "{refused}");
     assert_eq!(process_and_socket(&node)?.0, next);
 
     node.run(&["env", "CRIPROBE_FORCE_REMOVE=1", "rpm", "--force-debian", "--erase", "criprobe"])?;

@@ -234,6 +234,27 @@ async fn a_socket_of_the_wrong_owner_is_mended() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_second_socket_unit_that_takes_the_file_ends_no_open_connection() -> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let Some(node) = Node::boot(lab)? else { return Ok(()) };
+    node.service("start")?;
+    let mut client = node.client_that_is_answered().await?;
+    let units = node.file("/etc/systemd/system");
+    fs::copy(units.join(SOCKET), units.join("other.socket"))?;
+    fs::write(units.join("other.service"), "[Service]\nExecStart=sleep infinity\n")?;
+    node.run(&["systemctl", "daemon-reload"])?;
+    node.run(&["systemctl", "start", "other.socket"])?;
+    node.service("restart")?;
+    cri::version(&mut client).await?;
+
+    // What docs/packages.md says to do.
+    node.run(&["systemctl", "stop", "other.socket", "other.service"])?;
+    node.run(&["systemctl", "stop", SOCKET, SERVICE])?;
+    node.service("start")?;
+    relays(&node).await
+}
+
+#[tokio::test]
 async fn files_of_the_wrong_mode_or_owner_are_a_line_each() -> Result<()> {
     let Some(lab) = Lab::shared()? else { return Ok(()) };
     let Some(node) = Node::boot(lab)? else { return Ok(()) };

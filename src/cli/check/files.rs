@@ -28,7 +28,8 @@ pub(super) struct Found {
 }
 
 /// Reads files, and those in and below folders in the order of their names; `-` is standard input. Hidden ones are passed
-/// over in folders, and links to folders are not followed there.
+/// over in folders, and links to folders are not followed there. With a node's main file come those that the node reads
+/// after it.
 ///
 /// # Errors
 /// There are too many, or they hold too much.
@@ -46,6 +47,7 @@ pub(super) fn find(names: &[PathBuf]) -> Result<Found, String> {
             }
         } else {
             finder.add(name.display().to_string(), true, File::open(name))?;
+            finder.folder_beside(name, names)?;
         }
     }
     Ok(finder.found)
@@ -101,6 +103,26 @@ struct Finder {
 }
 
 impl Finder {
+    /// What a node reads after a main file that was named, unless it was named, too.
+    fn folder_beside(&mut self, main: &Path, names: &[PathBuf]) -> Result<(), String> {
+        let folder = node::folder_beside(main);
+        if !node::is_main(main) || !folder.is_dir() {
+            return Ok(());
+        }
+        let others = match entries(&folder) {
+            Ok(others) => others,
+            Err(error) => {
+                self.found.unreadable.push(unreadable(&folder, &error));
+                return Ok(());
+            }
+        };
+        let is_new = |path: &Path| !names.iter().any(|name| path.starts_with(name));
+        for path in others.iter().filter(|path| node::is_wanted(path) && path.is_file() && is_new(path)) {
+            self.add(path.display().to_string(), false, File::open(path))?;
+        }
+        Ok(())
+    }
+
     fn folder(&mut self, folder: &Path, depth: usize) -> Result<(), String> {
         if depth > MAX_FOLDERS {
             return Err(format!("{}: more than {MAX_FOLDERS} folders deep", folder.display()));
