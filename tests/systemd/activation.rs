@@ -205,7 +205,8 @@ async fn without_a_socket_unit_criprobe_makes_the_socket_itself() -> Result<()> 
 }
 
 #[tokio::test]
-async fn a_restart_of_the_socket_unit_restarts_the_service_ends_no_connection_and_a_stop_stops_both() -> Result<()> {
+async fn a_restart_of_the_socket_unit_restarts_the_service_ends_no_connection_and_a_stop_stops_both()
+-> Result<()> {
     let Some(lab) = Lab::shared()? else { return Ok(()) };
     let Some(node) = Node::boot(lab)? else { return Ok(()) };
     node.service("start")?;
