@@ -44,7 +44,7 @@ PATH=${PATH#*:}
 exec COMMAND "$@"
 "#;
 
-const UNIT: &str = "[Service]\nExecStart=/usr/bin/criprobe serve\n";
+const UNIT: &str = "[Service]\nExecStart=/usr/bin/criprobe serve\nRestartKillSignal=SIGUSR1\n";
 
 struct Fleet {
     dir: TempDir,
@@ -190,6 +190,22 @@ fn a_new_image_or_rule_is_an_upgrade_and_what_is_gone_goes() {
     assert_eq!(fleet.node("etc/criprobe/conf.d/fleet-web.yaml"), None);
     assert!(fleet.node("etc/criprobe/conf.d/fleet-shop.yaml").is_some());
     assert_eq!(fleet.node("etc/systemd/system/criprobe.socket"), None);
+}
+
+#[test]
+fn a_build_that_the_signal_of_restarts_would_kill_is_stopped_and_any_other_is_not() {
+    let fleet = Fleet::new();
+    fleet.write("image/units/criprobe.service", "[Service]\nExecStart=/usr/bin/criprobe serve\n", 0o644);
+    fleet.runs("install", 0);
+    for (version, is_stopped) in [("2", true), ("3", false)] {
+        fleet.image(version);
+        let (_, asked) = fleet.runs("install", 0);
+        assert_eq!(
+            asked.ends_with("stop criprobe.service\nrestart criprobe.service\n"),
+            is_stopped,
+            "{version}: {asked}"
+        );
+    }
 }
 
 #[test]

@@ -116,7 +116,13 @@ hand_over() {
         say "Correct it, then: systemctl restart criprobe"
         return 1
     fi
-    "$systemctl" try-restart criprobe.service || {
+    # The signal of a restart, SIGUSR1 (bit 9), would kill a build that does not catch it: that one is stopped, and drains.
+    pid=$(systemctl show --property=MainPID --value criprobe.service)
+    case $(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null) in
+        '' | *[2367abef]??) ;;
+        *) "$systemctl" stop criprobe.service || true ;;
+    esac
+    "$systemctl" restart criprobe.service || {
         say "criprobe did not restart: see systemctl status criprobe, journalctl -u criprobe"
         return 1
     }

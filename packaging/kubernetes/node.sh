@@ -135,11 +135,20 @@ start_socket() {
     $SYSTEMCTL start "$1" || { $SYSTEMCTL stop criprobe.service && $SYSTEMCTL start "$1"; }
 }
 
+# Whether the build that was there before knows the signal of restarts, which would kill it otherwise. The node's processes cannot
+# be seen from the pod, but its unit names that signal if the build does.
+hands_over() {
+    former="$ROOT$HOME_DIR/previous$UNITS_DIR/criprobe.service"
+    [ ! -f "$former" ] || grep -q '^RestartKillSignal=' "$former"
+}
+
 # Brings systemd to what is on the disk; the sockets first, which the service takes over.
 activate() {
     $SYSTEMCTL daemon-reload || return 1
     for unit in $(units "$@" | sort -r); do $SYSTEMCTL enable "$unit" || return 1; done
     for unit in $(units "$@" | grep '\.socket$' || true); do start_socket "$unit" || return 1; done
+    # One that does not is stopped, and drains.
+    hands_over || $SYSTEMCTL stop criprobe.service || return 1
     $SYSTEMCTL restart criprobe.service || return 1
 }
 

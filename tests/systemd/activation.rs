@@ -205,6 +205,26 @@ async fn without_a_socket_unit_criprobe_makes_the_socket_itself() -> Result<()> 
 }
 
 #[tokio::test]
+async fn a_restart_of_the_socket_unit_restarts_the_service_ends_no_connection_and_a_stop_stops_both()
+-> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let Some(node) = Node::boot(lab)? else { return Ok(()) };
+    node.service("start")?;
+    let mut client = node.client_that_is_answered().await?;
+    let pid = node.property(SERVICE, "MainPID")?;
+    node.run(&["systemctl", "restart", SOCKET])?;
+    cri::version(&mut client).await?;
+    node.client_that_is_answered().await?;
+    assert_eq!(node.property(SOCKET, "ActiveState")?, "active");
+    assert_ne!(node.property(SERVICE, "MainPID")?, pid);
+    drop(client);
+    node.run(&["systemctl", "stop", SOCKET])?;
+    assert_eq!(node.property(SERVICE, "ActiveState")?, "inactive");
+    ensure!(!node.socket().exists());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_socket_unit_at_another_path_than_configured_is_one_line_and_serves() -> Result<()> {
     let Some(lab) = Lab::shared()? else { return Ok(()) };
     let Some(node) = Node::boot(lab)? else { return Ok(()) };

@@ -283,3 +283,23 @@ async fn files_of_the_wrong_mode_or_owner_are_a_line_each() -> Result<()> {
     assert_eq!(node.property(SERVICE, "ExecMainStatus")?, "78");
     has_one_line(&node, SERVICE, &["Permission denied", "50-test.yaml: cannot read the configuration"])
 }
+
+#[tokio::test]
+async fn an_upgrade_stops_a_build_that_the_signal_of_restarts_would_kill() -> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let Some(node) = Node::boot(lab)? else { return Ok(()) };
+    let former = "[Service]\nType=simple\nWatchdogSec=0\nExecStart=\nExecStart=/bin/sleep infinity\n";
+    node.drop_in(SERVICE, former)?;
+    node.service("start")?;
+    node.drop_in(SERVICE, "")?;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/maintenance.sh");
+    fs::copy(script, node.file("/srv/maintenance"))?;
+    for catches in [false, true] {
+        let pid = node.property(SERVICE, "MainPID")?;
+        node.run(&["/srv/maintenance", "hand-over", "systemctl"])?;
+        assert_ne!(node.property(SERVICE, "MainPID")?, pid);
+        assert_eq!(!lines(&node, SERVICE, "handed over")?.is_empty(), catches);
+    }
+    ensure!(lines(&node, SERVICE, "status=10/USR1")?.is_empty());
+    relays(&node).await
+}

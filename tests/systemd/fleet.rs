@@ -16,8 +16,9 @@ use anyhow::{Context as _, Result, ensure};
 use crate::{
     handover::call_steadily,
     support::{
+        PATIENCE,
         containerd::Lab,
-        cri,
+        cri, eventually,
         node::{Node, SERVICE},
     },
 };
@@ -97,7 +98,10 @@ async fn an_update_ends_no_call_and_neither_does_one_that_is_undone() -> Result<
     ensure!(used.contains("is connected") && used.contains("switch back first"), "{used}");
     cri::version(&mut client).await?;
     drop(client);
-    script(&node, "uninstall")?;
+    eventually("the connection has ended, and criprobe is gone", PATIENCE, async || {
+        Ok(script(&node, "uninstall").ok())
+    })
+    .await?;
     for left in [
         "/opt/criprobe",
         "/etc/criprobe",
