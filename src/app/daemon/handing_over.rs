@@ -2,6 +2,7 @@
 
 use std::{
     os::fd::OwnedFd,
+    path::Path,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -112,11 +113,15 @@ impl Daemon {
     }
 }
 
-/// What the processes before have left, and when; nothing if that is of no use.
-pub(super) fn taken_over(handovers: Vec<OwnedFd>, room: tap::Room) -> (Handover, Option<Instant>) {
+/// What the processes before have left for one that serves `runtime`, and when; nothing if that is of no use.
+pub(super) fn taken_over(
+    handovers: Vec<OwnedFd>,
+    room: tap::Room,
+    runtime: &Path,
+) -> (Handover, Option<Instant>) {
     let (room, mut going_on) = (Arc::new(room), None);
     for carrier in handovers {
-        match Takeover::unload(&carrier, &room) {
+        match Takeover::unload(&carrier, &room, runtime) {
             Ok(_) if going_on.is_some() => {
                 tracing::error!("connections of more than one process were passed: those of the others end");
             }
