@@ -66,6 +66,12 @@ impl Daemon {
         if was_saved.is_err() {
             tracing::warn!("the disk does not respond: changes since the last save of the state are lost");
         }
+        // One that is busy is waited for while calls go on.
+        if let Err(error) = spawn_blocking(manager::answers).await.unwrap_or_else(|error| Err(error.into())) {
+            return self
+                .drain_instead(&format!("it does not answer BARRIER=1 by NOTIFY_SOCKET: {error}"))
+                .await;
+        }
 
         faults::point("handover-begun").await;
         let stopped = clock::now();
@@ -89,10 +95,7 @@ impl Daemon {
                         return End::Drained;
                     }
                 };
-                tracing::warn!(reason, "the service manager does not keep the connections: draining");
-                manager::send(vec![Notice::Stopping, Notice::status(DRAINING)]).await;
-                Self { relay, ..self }.drain().await;
-                return End::Drained;
+                return Self { relay, ..self }.drain_instead(&reason).await;
             }
         }
 
@@ -108,8 +111,16 @@ impl Daemon {
             stalled_millis = millis(now - stopped),
             "handed over"
         );
-        manager::send(vec![Notice::Stopping]).await;
+        // Without a word to the manager, which may be busy: clients wait until this process has ended.
         End::HandedOver
+    }
+
+    /// Nobody keeps the connections.
+    async fn drain_instead(self, reason: &str) -> End {
+        tracing::warn!(reason, "the service manager does not keep the connections: draining");
+        manager::send(vec![Notice::Stopping, Notice::status(DRAINING)]).await;
+        self.drain().await;
+        End::Drained
     }
 }
 
