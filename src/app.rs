@@ -60,6 +60,12 @@ use crate::{
 /// 1 s: how long blocking calls without a waiter, mostly to a disk that hangs, may delay the end.
 const LEFT_OVER: Duration = Duration::from_secs(1);
 
+/// 500 ms: how long the end waits for the last lines of the log to be read.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// 50 ms: the same where clients wait for the next process, which waits for this one's end.
+const LAST_LINES_OF_HANDOVER: Duration = Duration::from_millis(50);
+
 /// `criprobe serve`: runs the daemon until SIGTERM or SIGINT, or until a part of it fails that the rest cannot do
 /// without: then it drains and fails, so that the service manager restarts it.
 pub fn serve(args: ServeArgs) -> Exit {
@@ -114,8 +120,9 @@ pub fn serve(args: ServeArgs) -> Exit {
         Err(error) if is_runtime_itself(error) => Exit::Configuration,
         Err(_) => Exit::Failed,
     };
+    let limit = if matches!(ran, Ok(End::HandedOver)) { LAST_LINES_OF_HANDOVER } else { LAST_LINES };
     let failure = ran.err().map(|error| describe_error(&error));
-    logging::end(failure.as_ref().map(|failure| failure as &dyn Display));
+    logging::end(failure.as_ref().map(|failure| failure as &dyn Display), limit);
     exit
 }
 

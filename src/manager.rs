@@ -33,7 +33,7 @@ use rustix::{
 use sd_notify::NotifyState;
 use tokio::{task::spawn_blocking, time::timeout};
 
-use crate::listen;
+use crate::{clock, listen};
 
 /// 1 s: how long a notice may take. A manager that hangs must not hold up anything.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -44,9 +44,12 @@ const MAX_PASSED: RawFd = 1_024;
 /// The first descriptor that is passed: sd_listen_fds(3).
 const FIRST_PASSED: RawFd = 3;
 
-/// 2 s: how long the manager may take to store a descriptor, for example because it reads all its units again. Clients wait
-/// meanwhile, but otherwise their connections would end.
-const STORING: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+/// 5 s: how long the manager may take to answer before connections are stopped, for example because it reads all its units
+/// again. Calls go on meanwhile.
+const ANSWERING: Duration = Duration::from_secs(5);
+
+/// 2 s: how long it may take to store a descriptor. Clients wait meanwhile, but otherwise their connections would end.
+const STORING: Duration = Duration::from_secs(2);
 
 /// The name under which the manager keeps the connections between two processes.
 const HANDOVER: &str = "criprobe-handover";
@@ -199,6 +202,14 @@ pub(crate) fn is_there() -> bool {
     env::var_os("NOTIFY_SOCKET").is_some()
 }
 
+/// Waits until the manager has dealt with all that it was sent.
+///
+/// # Errors
+/// It cannot be reached, or takes too long.
+pub(crate) fn answers() -> io::Result<()> {
+    barrier(ANSWERING)
+}
+
 /// Asks the manager to store the connections for the next process, and waits until it has dealt with that. Whether it keeps
 /// them is known by the descriptor alone.
 ///
@@ -206,12 +217,19 @@ pub(crate) fn is_there() -> bool {
 /// The manager cannot be reached, or takes too long: it may still store them later.
 pub(crate) fn store(connections: BorrowedFd<'_>) -> io::Result<()> {
     let states = [NotifyState::FdStore, NotifyState::FdName(HANDOVER), NotifyState::Custom("FDPOLL=0")];
-    notify(&states, Some(connections))?;
-    // Everything that was sent before is dealt with once the manager closes this.
+    notify(&states, Some(connections), PATIENCE)?;
+    barrier(STORING)
+}
+
+/// Everything that was sent before is dealt with once the manager closes what comes with this.
+fn barrier(patience: Duration) -> io::Result<()> {
+    let began = clock::now();
     let (done, closes) = UnixStream::pair()?;
-    notify(&[NotifyState::Custom("BARRIER=1")], Some(closes.as_fd()))?;
+    notify(&[NotifyState::Custom("BARRIER=1")], Some(closes.as_fd()), patience)?;
     drop(closes);
-    match rustix::event::poll(&mut [PollFd::new(&done, PollFlags::empty())], Some(&STORING))? {
+    let left = patience.saturating_sub(clock::now() - began);
+    let left = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+    match rustix::event::poll(&mut [PollFd::new(&done, PollFlags::empty())], Some(&left))? {
         0 => Err(io::ErrorKind::TimedOut.into()),
         _ => Ok(()),
     }
@@ -249,12 +267,16 @@ fn send_now(notices: &[Notice]) -> io::Result<()> {
             Notice::Status(text) => states.push(NotifyState::Status(text)),
         }
     }
-    notify(&states, None)
+    notify(&states, None, PATIENCE)
 }
 
 /// Sends all of these in one message, with a descriptor. Unlike what sd-notify has for it, it does not wait for ever for a
 /// manager that has stopped reading: a thread that waits would be lost with each notice.
-fn notify(states: &[NotifyState<'_>], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+fn notify(
+    states: &[NotifyState<'_>],
+    descriptor: Option<BorrowedFd<'_>>,
+    patience: Duration,
+) -> io::Result<()> {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
     let mut text = String::new();
     for state in states {
@@ -266,7 +288,7 @@ fn notify(states: &[NotifyState<'_>], descriptor: Option<BorrowedFd<'_>>) -> io:
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(path)?,
     })?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(patience))?;
     let descriptors: Vec<_> = descriptor.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&descriptors)];
     let rights = if descriptors.is_empty() { &[][..] } else { &rights };

@@ -155,9 +155,8 @@ impl Tap {
         matches!(&self.state, State::Sighted(sighted) if sighted.has_goodbye)
     }
 
-    /// A tap for a connection of another process, whose state is not understood.
-    pub fn handed_over(conn: ConnId, mut out: impl FnMut(TapEvent)) -> Self {
-        let reason = Blindness::HandedOver;
+    /// A tap for a connection of another process, whose state is of no use for this reason.
+    pub fn handed_over(conn: ConnId, reason: Blindness, mut out: impl FnMut(TapEvent)) -> Self {
         out(TapEvent::Blinded { conn, reason });
         Self { conn, state: State::Blind(reason) }
     }

@@ -26,7 +26,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("peer", &[]),
     ("redact", &[]),
     ("listen", &["peer"]),
-    ("manager", &["listen"]),
+    ("manager", &["clock", "listen"]),
     ("record_file", &["clock", "listen::folder"]),
     // A task that is started again when it panics, and the handle through which it is asked.
     ("stage", &["clock"]),

@@ -127,7 +127,7 @@ impl Daemon {
         let has_output = Arc::new(AtomicBool::new(started.trace.has_output));
         let room = tap::Room::new(recipes.switch(), has_output.clone());
         let accepting = ClientSocket { listener: clients.listener, is_kept };
-        let (handover, left_at) = handing_over::taken_over(handovers, room);
+        let (handover, left_at) = handing_over::taken_over(handovers, room, &started.runtime);
         let (relay, relayed, observations) =
             relay::spawn_resumed(accepting, started.runtime.clone(), gate.clone(), handover)?;
         tracing::info!(listen = %clients.file.path().display(), runtime = %started.runtime.display(), "relaying");

@@ -22,7 +22,7 @@ use tokio::{
 
 use self::folder::{Folder, FolderError};
 use super::{
-    Daemon, background,
+    Daemon, LAST_LINES, background,
     errors::{describe_error, is_reader_gone},
     logging,
 };
@@ -63,7 +63,7 @@ pub fn demo(args: DemoArgs) -> Exit {
         }
         Err(error) => (Exit::Failed, Some(describe_error(&error))),
     };
-    logging::end(failure.as_ref().map(|failure| failure as &dyn Display));
+    logging::end(failure.as_ref().map(|failure| failure as &dyn Display), LAST_LINES);
     exit
 }
 

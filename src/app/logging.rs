@@ -37,9 +37,6 @@ use crate::{
     stage::panics,
 };
 
-/// 500 ms: how long the end of the process waits for the last lines to be read.
-const LAST_LINES: Duration = Duration::from_millis(500);
-
 /// The lines of this process, as its subscriber and its standard error are the process's too.
 static QUEUE: OnceLock<Queue> = OnceLock::new();
 
@@ -57,12 +54,13 @@ pub(super) fn redact(redactor: Redactor, format: LogFormat) {
     queue().redact(redactor, format);
 }
 
-/// Ends the log with the reason why the process fails, if it does, and waits a moment until all is written.
-pub(super) fn end(failure: Option<&dyn Display>) {
+/// Ends the log with the reason why the process fails, if it does, and waits until all is written, but no longer than
+/// `limit`.
+pub(super) fn end(failure: Option<&dyn Display>, limit: Duration) {
     if let Some(failure) = failure {
         queue().push(format!("criprobe: {}\n", printable(&failure.to_string())).as_bytes());
     }
-    queue().flush(LAST_LINES);
+    queue().flush(limit);
 }
 
 /// Sets from which level on is logged.

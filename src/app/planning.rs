@@ -61,7 +61,7 @@ pub(super) fn spawn(mut deps: Deps, tasks: &mut Tasks) -> watch::Receiver<Backlo
     shown
 }
 
-/// Plans until no changes come any more, or the prober is gone.
+/// Plans until no changes come any more. Those that come after the end of the prober, as during a drain, are for nobody.
 async fn run(deps: &mut Deps, mut images: Images) {
     let Deps { changes, policies, link, prober, journal, runtime: _, inventory: _ } = deps;
     let mut planner = Planner::new(policies.borrow_and_update().clone());
@@ -114,6 +114,8 @@ async fn run(deps: &mut Deps, mut images: Images) {
         planner.take_wanted().into_iter().for_each(|(image, depth)| images.want(image, depth));
         images.retain(|image| planner.wants(image));
         if !prober.report(next).await {
+            // The inventory must not wait for room: the trace needs it.
+            while changes.recv().await.is_some() {}
             return;
         }
     }

@@ -91,7 +91,7 @@ pub(super) async fn resume(
 ) {
     let FrozenConnection { client, runtime, up, down, tap, farewell, owes_answer, .. } = frozen;
     let sockets = Socket::new(client).and_then(|client| Ok((client, runtime.map(Socket::new).transpose()?)));
-    let moved = (up.bytes, down.bytes);
+    let (moved, calls) = ((up.bytes, down.bytes), tap.open_calls());
     let link = Link {
         shared,
         connection,
@@ -107,7 +107,8 @@ pub(super) async fn resume(
         taken: 0,
         owes_answer,
         is_cut: false,
-        calls: 0,
+        // As the registry counts them.
+        calls,
     };
     match sockets {
         Ok((client, Some(runtime))) => {

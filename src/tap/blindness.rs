@@ -26,6 +26,12 @@ pub enum Blindness {
     /// The process that relayed it before was of a version that keeps other state.
     #[error("it was handed over by another version of criprobe")]
     HandedOver,
+    /// It was dialled before the configuration named another runtime.
+    #[error("it leads to the runtime that was configured before")]
+    OtherRuntime,
+    /// The process that relayed it before left something else than it wrote.
+    #[error("its state was damaged when it was handed over")]
+    DamagedState,
 }
 
 carried! {
@@ -36,5 +42,7 @@ carried! {
         3 NoRoom,
         4 Panicked,
         5 HandedOver,
+        6 OtherRuntime,
+        7 DamagedState,
     }
 }

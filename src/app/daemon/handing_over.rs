@@ -2,6 +2,7 @@
 
 use std::{
     os::fd::OwnedFd,
+    path::Path,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -65,6 +66,12 @@ impl Daemon {
         if was_saved.is_err() {
             tracing::warn!("the disk does not respond: changes since the last save of the state are lost");
         }
+        // One that is busy is waited for while calls go on.
+        if let Err(error) = spawn_blocking(manager::answers).await.unwrap_or_else(|error| Err(error.into())) {
+            return self
+                .drain_instead(&format!("it does not answer BARRIER=1 by NOTIFY_SOCKET: {error}"))
+                .await;
+        }
 
         faults::point("handover-begun").await;
         let stopped = clock::now();
@@ -88,10 +95,7 @@ impl Daemon {
                         return End::Drained;
                     }
                 };
-                tracing::warn!(reason, "the service manager does not keep the connections: draining");
-                manager::send(vec![Notice::Stopping, Notice::status(DRAINING)]).await;
-                Self { relay, ..self }.drain().await;
-                return End::Drained;
+                return Self { relay, ..self }.drain_instead(&reason).await;
             }
         }
 
@@ -107,16 +111,28 @@ impl Daemon {
             stalled_millis = millis(now - stopped),
             "handed over"
         );
-        manager::send(vec![Notice::Stopping]).await;
+        // Without a word to the manager, which may be busy: clients wait until this process has ended.
         End::HandedOver
+    }
+
+    /// Nobody keeps the connections.
+    async fn drain_instead(self, reason: &str) -> End {
+        tracing::warn!(reason, "the service manager does not keep the connections: draining");
+        manager::send(vec![Notice::Stopping, Notice::status(DRAINING)]).await;
+        self.drain().await;
+        End::Drained
     }
 }
 
-/// What the processes before have left, and when; nothing if that is of no use.
-pub(super) fn taken_over(handovers: Vec<OwnedFd>, room: tap::Room) -> (Handover, Option<Instant>) {
+/// What the processes before have left for one that serves `runtime`, and when; nothing if that is of no use.
+pub(super) fn taken_over(
+    handovers: Vec<OwnedFd>,
+    room: tap::Room,
+    runtime: &Path,
+) -> (Handover, Option<Instant>) {
     let (room, mut going_on) = (Arc::new(room), None);
     for carrier in handovers {
-        match Takeover::unload(&carrier, &room) {
+        match Takeover::unload(&carrier, &room, runtime) {
             Ok(_) if going_on.is_some() => {
                 tracing::error!("connections of more than one process were passed: those of the others end");
             }

@@ -3,18 +3,26 @@
 //! round.
 //!
 //! ```text
-//! messages: M with the memfd | S with up to 250 sockets, as often as needed | E
+//! messages: M with the sending end and the memfd | S with up to 250 sockets, as often as needed | E
 //! back:     T, from whoever begins to take them out
-//! memfd:    length of the head u64 | head: boot, time, last number, length of each record | records
+//! memfd:    length of the head u64 | head: runtime, time, last number, length of each record | records
 //! ```
+//! The sending end is among what is sent, so that it is open for as long as somebody has the other one: before version 246,
+//! systemd forgets a descriptor that hangs up.
+//!
 //! The memfd cannot be changed any more: it is sealed. It may contain secrets of requests, so nobody gets it but by this
 //! descriptor.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write},
     mem::MaybeUninit,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -91,9 +99,6 @@ pub enum CarrierError {
     /// The memfd is missing, or not sealed.
     #[error("the state of the connections is missing")]
     NoState,
-    /// The clocks have begun anew, and no socket is the same.
-    #[error("it was left before the machine started")]
-    OtherBoot,
     /// Its head is damaged, or of another format.
     #[error("the state of the connections cannot be read: {0}")]
     State(#[from] Unreadable),
@@ -129,7 +134,7 @@ impl Carrier {
         let (sending, receiving) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let (head, records) = encode(relay)?;
         let state = sealed([&head].into_iter().chain(&records).map(Vec::as_slice))?;
-        send(&sending, MEMFD, &[state.as_fd()])?;
+        send(&sending, MEMFD, &[sending.as_fd(), state.as_fd()])?;
         let sockets: Vec<_> =
             relay.connections.iter().flat_map(FrozenConnection::sockets).map(AsFd::as_fd).collect();
         let mut messages = 2;
@@ -172,17 +177,19 @@ impl Carrier {
 }
 
 impl Takeover {
-    /// Takes over what another process has left. A connection that is damaged ends; the others go on.
+    /// Takes over what another process has left. A connection that is damaged ends; the others go on. Those that lead to
+    /// another runtime than `runtime` go on blindly, and their clients are asked to connect again.
     ///
     /// # Errors
     /// It is nothing of ours, or of no use any more: all connections end.
-    pub fn unload(carrier: &OwnedFd, room: &Arc<Room>) -> Result<Self, CarrierError> {
+    pub fn unload(carrier: &OwnedFd, room: &Arc<Room>, runtime: &Path) -> Result<Self, CarrierError> {
         if !is_carrier(carrier) {
             return Err(CarrierError::Foreign);
         }
         // For the process before, should it still run.
         drop(send(carrier, TAKEN, &[]));
-        let Contents { state, mut sockets, is_cut, mut is_short, .. } = receive(carrier)?;
+        let Contents { state, mut sockets, sending, is_cut, mut is_short, .. } = receive(carrier)?;
+        drop(sending);
         if state.is_none() && sockets.is_empty() {
             return Err(CarrierError::Empty);
         }
@@ -191,10 +198,12 @@ impl Takeover {
         is_short |= sockets.len() < passed;
         let mut sockets: Sockets = sockets.into_iter().collect();
         let state = read_sealed(state.ok_or(CarrierError::NoState)?)?;
-        let State { at, last_id, records } = decode(&state, &boot())?;
+        let State { runtime: former, at, last_id, records } = decode(&state)?;
+        let is_same_runtime = is_same_place(former, runtime);
         let (mut events, mut refused, mut connections) = (Vec::new(), Vec::new(), Vec::new());
         for record in records {
-            match FrozenConnection::read(record, &mut sockets, room, at, |event| events.push(event)) {
+            let out = |event| events.push(event);
+            match FrozenConnection::read(record, &mut sockets, room, at, is_same_runtime, out) {
                 Ok(connection) => connections.push(connection),
                 Err(error) => refused.push(error),
             }
@@ -210,15 +219,18 @@ impl Takeover {
         let Self { handover: Handover { connections, .. }, left_at: _, refused, foreign, is_cut, is_short } =
             self;
         let calls: usize = connections.iter().map(|connection| connection.tap.open_calls()).sum();
-        let is_foreign =
-            |connection: &&FrozenConnection| connection.tap.blindness() == Some(Blindness::HandedOver);
-        let (count, blind) = (connections.len(), connections.iter().filter(is_foreign).count());
+        let count = connections.len();
         tracing::info!(connections = count, calls, "going on with the connections of the process before");
-        if blind > 0 {
-            tracing::warn!(
-                connections = blind,
-                "the process before was of another version: these connections are relayed blindly, and their clients asked to connect again"
-            );
+        for reason in [Blindness::HandedOver, Blindness::OtherRuntime, Blindness::DamagedState] {
+            let is_so = |connection: &&FrozenConnection| connection.tap.blindness() == Some(reason);
+            let blind = connections.iter().filter(is_so).count();
+            if blind > 0 {
+                tracing::warn!(
+                    connections = blind,
+                    %reason,
+                    "connections of the process before are relayed blindly, and their clients asked to connect again"
+                );
+            }
         }
         if *is_short {
             tracing::error!(
@@ -240,6 +252,8 @@ impl Takeover {
 
 /// The state as it is in the memfd.
 struct State<'a> {
+    /// Where the runtime is to which the connections lead.
+    runtime: &'a Path,
     /// When it was written, by the clock of this process.
     at: Instant,
     last_id: u64,
@@ -252,7 +266,7 @@ fn encode(relay: &FrozenRelay) -> io::Result<(Vec<u8>, Vec<Vec<u8>>)> {
     let records = relay.connections.iter().map(|connection| connection.record(now));
     let records = records.collect::<io::Result<Vec<_>>>()?;
     let mut head = Writer::new(FORMAT, now);
-    head.bytes(boot().as_bytes());
+    head.bytes(relay.shared.runtime.as_os_str().as_bytes());
     u64::try_from(since_boot.as_nanos()).unwrap_or(u64::MAX).write(&mut head);
     relay.last_id.write(&mut head);
     records.len().write(&mut head);
@@ -262,14 +276,12 @@ fn encode(relay: &FrozenRelay) -> io::Result<(Vec<u8>, Vec<Vec<u8>>)> {
     Ok(([&length[..], &head].concat(), records))
 }
 
-fn decode<'a>(state: &'a [u8], boot: &str) -> Result<State<'a>, CarrierError> {
+fn decode(state: &[u8]) -> Result<State<'_>, CarrierError> {
     let (length, rest) = state.split_first_chunk().ok_or(Unreadable::Damaged)?;
     let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| Unreadable::Damaged)?;
     let (head, mut rest) = rest.split_at_checked(length).ok_or(Unreadable::Damaged)?;
     let mut head = Reader::open(head, FORMAT, clock::now())?;
-    if head.text()? != boot {
-        return Err(CarrierError::OtherBoot);
-    }
+    let runtime = Path::new(OsStr::from_bytes(head.bytes()?));
     let age = clock::since_boot().saturating_sub(Duration::from_nanos(u64::read(&mut head)?));
     let now = clock::now();
     let (at, last_id) = (now.checked_sub(age).unwrap_or(now), u64::read(&mut head)?);
@@ -284,12 +296,12 @@ fn decode<'a>(state: &'a [u8], boot: &str) -> Result<State<'a>, CarrierError> {
         rest = others;
     }
     head.end()?;
-    Ok(State { at, last_id, records })
+    Ok(State { runtime, at, last_id, records })
 }
 
-/// What differs after each start of the machine; empty without /proc.
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+/// Whether two paths are the same, or lead to the same file.
+fn is_same_place(a: &Path, b: &Path) -> bool {
+    a == b || matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 /// A file in memory that has these bytes for good.
@@ -350,6 +362,8 @@ fn is_carrier(descriptor: &OwnedFd) -> bool {
 pub(in crate::relay) struct Contents {
     pub(in crate::relay) state: Option<OwnedFd>,
     pub(in crate::relay) sockets: Vec<OwnedFd>,
+    /// The other end. Closed with something unread in it, it would fail the next read of this one.
+    sending: Option<OwnedFd>,
     messages: usize,
     is_cut: bool,
     /// Descriptors are missing, as this process may not have more.
@@ -367,7 +381,8 @@ pub(in crate::relay) fn receive(carrier: &OwnedFd) -> Result<Contents, CarrierEr
             Ok(message) => message,
             // Whoever sent it ended before it was complete.
             Err(Errno::AGAIN) => break,
-            Err(Errno::INTR) => continue,
+            // The other end has closed, and has not read what was sent back; all messages are still there.
+            Err(Errno::INTR | Errno::CONNRESET) => continue,
             Err(error) => return Err(io::Error::from(error).into()),
         };
         received.messages += 1;
@@ -383,7 +398,10 @@ pub(in crate::relay) fn receive(carrier: &OwnedFd) -> Result<Contents, CarrierEr
                 received.is_cut = false;
                 break;
             }
-            MEMFD if received.state.is_none() => received.state = descriptors.pop(),
+            MEMFD if received.state.is_none() => {
+                received.state = descriptors.pop();
+                received.sending = descriptors.pop();
+            }
             // If this process has no room for all of them, the connections of the others end.
             SOCKETS => received.sockets.append(&mut descriptors),
             // The other end is closed, or this is not ours.

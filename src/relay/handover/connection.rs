@@ -2,7 +2,8 @@
 //! and its sockets between two.
 //!
 //! The record of a connection means the same in every version of criprobe, but for the tap's bytes in it: a version that keeps
-//! other state in its taps relays that connection blindly, and asks its client to connect again.
+//! other state in its taps relays that connection blindly, and asks its client to connect again. So does one that serves
+//! another runtime.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -128,7 +129,8 @@ impl FrozenConnection {
         Ok(into.finish())
     }
 
-    /// Goes on with a connection of another process. `now` as it was written; events of its tap go `out`.
+    /// Goes on with a connection of another process. `now` as it was written; events of its tap go `out`. A connection whose
+    /// tap is of no use goes on blindly, and its client is asked to connect again.
     ///
     /// # Errors
     /// The record is damaged, or `sockets` does not have those that it names.
@@ -137,6 +139,7 @@ impl FrozenConnection {
         sockets: &mut Sockets,
         room: &Arc<Room>,
         now: Instant,
+        is_same_runtime: bool,
         mut out: impl FnMut(TapEvent),
     ) -> Result<Self, HandoverError> {
         let mut from = Reader::open(record, FORMAT, now)?;
@@ -161,14 +164,22 @@ impl FrozenConnection {
             (sockets.take(client), runtime.map(|runtime| sockets.take(runtime)).transpose());
         let (client, runtime) = (client?, runtime?);
         let peer = Arc::new(Peer { comm, ..Peer::of(&client)? });
-        let (tap, farewell) = match Tap::resume(room, id, Arc::clone(&peer), tap, now, &mut out) {
+        let resumed = if is_same_runtime || runtime.is_none() {
+            Tap::resume(room, id, Arc::clone(&peer), tap, now, &mut out).map_err(|error| match error {
+                Unreadable::OtherLayout => Blindness::HandedOver,
+                Unreadable::Damaged => Blindness::DamagedState,
+            })
+        } else {
+            // What it would report is not of the pods and containers of this runtime.
+            Err(Blindness::OtherRuntime)
+        };
+        let (tap, farewell) = match resumed {
             // A blind one is asked only if that was begun.
             Ok(tap) => {
                 let farewell = farewell.filter(|_| tap.blindness().is_some());
                 (tap, farewell)
             }
-            Err(Unreadable::OtherLayout) => (Tap::handed_over(id, &mut out), farewell),
-            Err(Unreadable::Damaged) => return Err(Unreadable::Damaged.into()),
+            Err(reason) => (Tap::handed_over(id, reason, &mut out), farewell),
         };
         let blind = tap.blindness().map(|reason| (blind_since.unwrap_or(since), reason));
         Ok(Self { id, peer, since, blind, client, runtime, up, down, tap, farewell, owes_answer })

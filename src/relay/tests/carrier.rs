@@ -4,9 +4,11 @@ use std::{
     fs::File,
     io::{Seek, SeekFrom},
     os::fd::{AsFd, OwnedFd},
+    path::Path,
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::{MemfdFlags, memfd_create},
     net::{AddressFamily, SocketFlags, SocketType, socketpair},
 };
@@ -17,7 +19,7 @@ use super::{
     },
     *,
 };
-use crate::carry::Unreadable;
+use crate::{carry::Unreadable, tap::Blindness};
 
 impl Rig {
     /// Freezes, and leaves everything in a carrier.
@@ -31,7 +33,7 @@ impl Rig {
 
     /// Another process goes on.
     fn unload(&mut self, carrier: &OwnedFd) -> Takeover {
-        let mut taken = Takeover::unload(carrier, &Arc::default()).unwrap();
+        let mut taken = Takeover::unload(carrier, &Arc::default(), &self.runtime_path).unwrap();
         let (output, observations) = output::channel(1024);
         (self.registry, self.observations) = (Registry::default(), observations);
         let handover = std::mem::replace(&mut taken.handover, Handover::nothing(Room::default()));
@@ -41,6 +43,11 @@ impl Rig {
             Some(Relay::start(clients, runtime, beats(2), gate, handover, output, registry).unwrap());
         taken
     }
+}
+
+/// Takes everything out, as the process of some runtime.
+fn unload(carrier: &OwnedFd) -> Result<Takeover, CarrierError> {
+    Takeover::unload(carrier, &Arc::default(), Path::new("/run/runtime.sock"))
 }
 
 /// The bytes of a memfd.
@@ -74,7 +81,45 @@ fn all_connections_and_their_order_pass_however_many_there_are() {
         client.read_exact(&mut [0; 4]).unwrap();
     }
     // Nothing is left in it for a third process.
-    assert!(matches!(Takeover::unload(&carrier, &Arc::default()), Err(CarrierError::Empty)));
+    assert!(matches!(unload(&carrier), Err(CarrierError::Empty)));
+}
+
+#[test]
+fn a_carrier_hangs_up_once_it_was_taken_out_and_not_when_its_sender_ends() {
+    let hangs_up = |carrier: &OwnedFd| {
+        let mut fds = [PollFd::new(carrier, PollFlags::empty())];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
+        fds[0].revents().contains(PollFlags::HUP)
+    };
+    let mut rig = Rig::new(16);
+    let (mut client, mut runtime) = rig.dialled_pair();
+    eventually("it is registered", || rig.registry.count() == 1);
+    // Nobody else has its other end.
+    let carrier = rig.load();
+    assert!(!hangs_up(&carrier));
+    rig.unload(&carrier);
+    assert!(hangs_up(&carrier));
+    client.write_all(b"on").unwrap();
+    runtime.read_exact(&mut [0; 2]).unwrap();
+}
+
+#[test]
+fn connections_to_another_runtime_are_known_by_its_path() {
+    let mut rig = Rig::new(16);
+    let _pair = rig.dialled_pair();
+    eventually("it is registered", || rig.registry.count() == 1);
+    let background = tokio::runtime::Runtime::new().unwrap();
+    let frozen = background.block_on(rig.relay.take().unwrap().freeze());
+    let link = rig.runtime_path.with_extension("link");
+    std::os::unix::fs::symlink(&rig.runtime_path, &link).unwrap();
+    let other = Some(Blindness::OtherRuntime);
+    for (path, expected) in
+        [(&rig.runtime_path, None), (&link, None), (&rig.path, other), (&link.join("missing"), other)]
+    {
+        let carrier = Carrier::load(&frozen).unwrap().descriptor().try_clone_to_owned().unwrap();
+        let taken = Takeover::unload(&carrier, &Arc::default(), path).unwrap();
+        assert_eq!(taken.handover.connections[0].tap.blindness(), expected, "{}", path.display());
+    }
 }
 
 #[test]
@@ -93,7 +138,7 @@ fn who_has_the_connections_is_known_and_they_go_on_in_no_two_processes() {
     // What became of a copy of the descriptor, whether it is still there, and who has the connections: once ours is closed,
     // or everything was taken back.
     type Row = (&'static str, fn(&OwnedFd), bool, Keeper, Keeper);
-    let taken: fn(&OwnedFd) = |copy| drop(Takeover::unload(copy, &Arc::default()).unwrap());
+    let taken: fn(&OwnedFd) = |copy| drop(unload(copy).unwrap());
     let in_part: fn(&OwnedFd) = |copy| {
         // The first message, as by a process that is killed in the middle.
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(250))];
@@ -126,7 +171,7 @@ fn who_has_the_connections_is_known_and_they_go_on_in_no_two_processes() {
                 continue;
             }
             if let Some(copy) = copy {
-                let error = Takeover::unload(&copy, &Arc::default()).unwrap_err();
+                let error = unload(&copy).unwrap_err();
                 assert!(matches!(error, CarrierError::Empty), "{what}: {error:?}");
             }
             rig.relay = Some(frozen.thaw().unwrap());
@@ -280,7 +325,6 @@ fn what_is_not_ours_or_of_no_use_is_refused_and_leaves_nothing_open() {
     let _pair = rig.dialled_pair();
     eventually("it is registered", || rig.registry.count() == 1);
     let state = bytes_of(receive(&rig.load()).unwrap().state.unwrap());
-    let other_boot = with_head(&state, |head| head[24] ^= 1);
     let other_format = with_head(&state, |head| head[0] ^= 2);
     let endless = with_head(&state, |head| {
         let end = head.len();
@@ -289,9 +333,8 @@ fn what_is_not_ours_or_of_no_use_is_refused_and_leaves_nothing_open() {
     let mut damaged = state.clone();
     damaged[40] ^= 1;
     type Check = fn(&CarrierError) -> bool;
-    let rows: [(&str, Option<Vec<u8>>, Check); 7] = [
+    let rows: [(&str, Option<Vec<u8>>, Check); 6] = [
         ("nothing", None, |error| matches!(error, CarrierError::Empty)),
-        ("of another boot", Some(other_boot), |error| matches!(error, CarrierError::OtherBoot)),
         ("of another format", Some(other_format), |error| {
             matches!(error, CarrierError::State(Unreadable::OtherLayout))
         }),
@@ -310,7 +353,7 @@ fn what_is_not_ours_or_of_no_use_is_refused_and_leaves_nothing_open() {
             send_state(&sending, &state);
         }
         send(&sending, END, &[]).unwrap();
-        let error = Takeover::unload(&receiving, &Arc::default()).unwrap_err();
+        let error = unload(&receiving).unwrap_err();
         assert!(is_right(&error), "{what}: {error:?}");
     }
 
@@ -319,7 +362,7 @@ fn what_is_not_ours_or_of_no_use_is_refused_and_leaves_nothing_open() {
     let mut open = File::from(memfd_create("open", MemfdFlags::ALLOW_SEALING).unwrap());
     open.write_all(&state).unwrap();
     send(&sending, MEMFD, &[open.as_fd()]).unwrap();
-    assert!(matches!(Takeover::unload(&receiving, &Arc::default()), Err(CarrierError::NoState)));
+    assert!(matches!(unload(&receiving), Err(CarrierError::NoState)));
 
     let foreign: [OwnedFd; 4] = [
         File::open("/dev/null").unwrap().into(),
@@ -328,7 +371,7 @@ fn what_is_not_ours_or_of_no_use_is_refused_and_leaves_nothing_open() {
         std::net::TcpListener::bind("127.0.0.1:0").unwrap().into(),
     ];
     for descriptor in &foreign {
-        assert!(matches!(Takeover::unload(descriptor, &Arc::default()), Err(CarrierError::Foreign)));
+        assert!(matches!(unload(descriptor), Err(CarrierError::Foreign)));
     }
 }
 
@@ -338,6 +381,6 @@ fn descriptors_that_are_not_taken_over_are_closed() {
     let (one, mut other) = UnixStream::pair().unwrap();
     send_sockets(&sending, &[one.into()]);
     send_kind(&sending, b'?', &[File::open("/dev/null").unwrap().into()]);
-    assert!(Takeover::unload(&receiving, &Arc::default()).is_err());
+    assert!(unload(&receiving).is_err());
     assert_eq!(other.read(&mut [0]).unwrap(), 0, "its other end was closed");
 }

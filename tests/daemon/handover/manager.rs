@@ -24,7 +24,9 @@ pub(super) enum Mood {
     Works,
     /// It stores nothing, and says so by closing what it was sent.
     Refuses,
-    /// It stores what it is sent, and answers no barrier.
+    /// It answers a barrier, and reads nothing more.
+    HangsLater,
+    /// It stores what it is sent, and answers no barrier from then on.
     StoresAndHangs,
     /// It reads nothing until its mood is another one.
     Hangs,
@@ -45,6 +47,8 @@ struct Shared {
 struct Seen {
     mood: Mood,
     stored: Vec<OwnedFd>,
+    /// Whether it has stored anything in this mood.
+    has_stored: bool,
     /// Never closed: the barriers that are not answered.
     unanswered: Vec<OwnedFd>,
     notices: Vec<String>,
@@ -56,7 +60,7 @@ impl Manager {
         let socket = UnixDatagram::bind(dir.path().join("notify.sock"))?;
         socket.set_read_timeout(Some(Duration::from_millis(20)))?;
         let (stored, unanswered, notices) = Default::default();
-        let seen = Mutex::new(Seen { mood: Mood::Works, stored, unanswered, notices });
+        let seen = Mutex::new(Seen { mood: Mood::Works, stored, has_stored: false, unanswered, notices });
         let shared = Arc::new(Shared { seen, is_over: AtomicBool::new(false) });
         let ours = Arc::clone(&shared);
         let thread = thread::spawn(move || ours.serve(&socket));
@@ -69,7 +73,8 @@ impl Manager {
     }
 
     pub(super) fn is_now(&self, mood: Mood) {
-        self.shared.seen().mood = mood;
+        let mut seen = self.shared.seen();
+        (seen.mood, seen.has_stored) = (mood, false);
     }
 
     /// Whether it was sent this line.
@@ -156,9 +161,14 @@ impl Seen {
         if has("FDSTORE=1") && has("FDNAME=criprobe-handover") && has("FDPOLL=0") {
             if self.mood != Mood::Refuses {
                 self.stored.extend(descriptors);
+                self.has_stored = true;
             }
-        } else if has("BARRIER=1") && self.mood == Mood::StoresAndHangs {
-            self.unanswered.extend(descriptors);
+        } else if has("BARRIER=1") {
+            match self.mood {
+                Mood::StoresAndHangs if self.has_stored => self.unanswered.extend(descriptors),
+                Mood::HangsLater => self.mood = Mood::Hangs,
+                _ => {}
+            }
         }
         self.notices.extend(text.lines().map(str::to_owned));
     }

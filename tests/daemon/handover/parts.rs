@@ -113,7 +113,7 @@ impl Parts {
 
     fn records(&self) -> Result<Vec<Range<usize>>> {
         let length = number(&self.state, 0)?;
-        // Layout and checksum, the boot's id, two times and numbers, and the length of each record.
+        // Layout and checksum, the runtime's path, two times and numbers, and the length of each record.
         let at = 8 + 16 + 8 + number(&self.state, 24)? + 16;
         let mut begin = 8 + length;
         let mut records = Vec::new();
