@@ -1,5 +1,5 @@
-//! node.sh on a scratch node: a folder for its /, a script for its systemd, and a stand-in for criprobe that answers as it is
-//! told. What is checked is what is on the disk, and what systemd was asked.
+//! node.sh on a scratch node: a folder for its /, a script for its systemd, and a fake criprobe with the answers of the test.
+//! What is checked is what is on the disk, and what systemd was asked.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// Stands for criprobe: answers unless its text says not to, or somebody uses it.
+/// A fake criprobe: answers unless its text says not to, or somebody uses it.
 const CRIPROBE: &str = r#"#!/bin/sh
 # VERSION
 case "$*" in
@@ -22,7 +22,7 @@ case "$*" in
 esac
 "#;
 
-/// Stands for systemctl: notes what it is asked.
+/// A fake systemctl: notes what it is asked.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 echo "$*" >> "$NODE/asked"
 case "$*" in
@@ -35,7 +35,7 @@ case "$*" in
 esac
 "#;
 
-/// Stands for a command that changes files: before the one of this number, everything is killed.
+/// A fake command that changes files: before the one of this number, everything is killed.
 const SHIM: &str = r#"#!/bin/sh
 count=$(($(cat "$NODE/../count" 2>/dev/null) + 1))
 echo $count > "$NODE/../count"

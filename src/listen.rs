@@ -105,7 +105,7 @@ impl Access {
             && self.gid.is_none_or(|gid| gid == file.st_gid)
     }
 
-    /// Whether nobody but its owner can open a file who could not with this access.
+    /// Whether all but the owner who can open a file also could with this access.
     fn includes(self, file: &Stat) -> bool {
         let mode = file.st_mode & 0o666;
         mode & !self.mode == 0 && (mode & 0o060 == 0 || self.gid.is_none_or(|gid| gid == file.st_gid))

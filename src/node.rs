@@ -21,7 +21,7 @@ use crate::config::socket;
 /// crictl's configuration.
 pub(crate) const CRICTL: &str = "/etc/crictl.yaml";
 
-/// Where the files of the node are: below `/`, or below a folder that stands for it.
+/// Where the files of the node are: below `/`, or below the folder where it is mounted.
 #[derive(Clone, Debug)]
 pub(crate) struct Root(pub(crate) PathBuf);
 

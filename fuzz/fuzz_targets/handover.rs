@@ -1,5 +1,5 @@
 //! What a process leaves of a tap, at any byte of any conversation, and damaged in any way: it is refused, or the tap goes on
-//! with whatever comes. What is not damaged is never refused, and no call is missing or told twice.
+//! with whatever comes. What is not damaged is never refused, and no call is missing or reported twice.
 //!
 //! The input: after how many bytes the tap is left, in two bytes; how many damages there are, in one; each of these: a place
 //! in two bytes, and what changes there (0: all from there on is cut off); and a script as in fuzz_targets/tap.rs.

@@ -11,7 +11,7 @@
 set -eu
 umask 022
 
-# The node's /, or what stands for it; and what is to be installed there.
+# Where the node's / is mounted, and what is to be installed there.
 ROOT=${ROOT:-/host}
 SOURCE=${SOURCE:-/opt/criprobe}
 CONFIG=${CONFIG:-/config}

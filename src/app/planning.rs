@@ -61,7 +61,7 @@ pub(super) fn spawn(mut deps: Deps, tasks: &mut Tasks) -> watch::Receiver<Backlo
     shown
 }
 
-/// Plans until no changes come any more. Those that come after the end of the prober, as during a drain, are for nobody.
+/// Plans until no changes come any more. Those that come after the end of the prober, as during a drain, are dropped.
 async fn run(deps: &mut Deps, mut images: Images) {
     let Deps { changes, policies, link, prober, journal, runtime: _, inventory: _ } = deps;
     let mut planner = Planner::new(policies.borrow_and_update().clone());

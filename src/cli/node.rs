@@ -34,7 +34,7 @@ struct NodeOptions {
     /// The kubelet's folder of drop-ins [default: that of the running kubelet or its unit]
     #[arg(long, global = true, value_name = "DIR")]
     kubelet_config_dir: Option<PathBuf>,
-    /// The folder that stands for / of the node: all other paths of the node, and of its sockets, are below it
+    /// Where the node's / is mounted: all other paths of the node, and of its sockets, are below it
     #[arg(long, global = true, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 }

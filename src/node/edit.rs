@@ -306,7 +306,7 @@ fn quoted_length(line: &str) -> Option<usize> {
         } else if c == '\\' && quote == '"' {
             is_escaped = true;
         } else if c == quote && quote == '\'' && rest.next_if(|(_, next)| *next == quote).is_some() {
-            // Two of them stand for one.
+            // Two quotes in a row are one that is quoted.
         } else if c == quote {
             return Some(index + 1);
         }

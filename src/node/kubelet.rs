@@ -79,7 +79,7 @@ pub(crate) struct Places {
     pub(crate) config_dir: Option<PathBuf>,
 }
 
-/// Why the settings cannot be told.
+/// Why the settings cannot be found out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KubeletError {
     /// One of its files.

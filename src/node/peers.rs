@@ -74,7 +74,7 @@ struct Socket {
 /// Who is at each of these sockets.
 ///
 /// # Errors
-/// The kernel does not list Unix sockets, or a path cannot be read. A path without a file has nobody.
+/// The kernel does not list Unix sockets, or a path cannot be read. A path without a file has no peers.
 pub(crate) fn at(paths: &[&Path]) -> io::Result<Vec<Peers>> {
     let files = paths.iter().map(|path| match fs::metadata(path) {
         Ok(meta) => Ok(Some((file_of(&meta), path.as_os_str().as_encoded_bytes()))),
@@ -82,7 +82,7 @@ pub(crate) fn at(paths: &[&Path]) -> io::Result<Vec<Peers>> {
         Err(error) => Err(error),
     });
     let files = files.collect::<io::Result<Vec<_>>>()?;
-    // Not every kernel has a list, and where there is no socket, nobody is at one.
+    // Not every kernel has a list, and without a socket there are no peers.
     let sockets = if files.iter().any(Option::is_some) { list()? } else { Vec::new() };
     let of = |file, state| at_file(&sockets, file, state);
     let clients = |file| {

@@ -213,7 +213,7 @@ impl<'a> Plan<'a> {
         wanted: &str,
         is_right: impl Fn(&str) -> bool,
     ) -> Result<(), PlanError> {
-        // What a variable stands for shows the kubelet that runs with it.
+        // The value of a variable is known from the kubelet that runs with it.
         let value = |flag: &FlagIn| match &kubelet.running_flag {
             Some(running) if flag.value.starts_with('$') => running.clone(),
             _ => flag.value.clone(),

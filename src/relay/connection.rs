@@ -203,7 +203,7 @@ impl Link<'_> {
             farewell,
             owes_answer,
         };
-        // Nobody takes it if its relay was not frozen, but dropped.
+        // It is not taken if its relay was dropped instead of frozen.
         let _ = shared.frozen.send(frozen);
     }
 

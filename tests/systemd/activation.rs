@@ -1,4 +1,4 @@
-//! systemd owns the clients' socket: clients wait in its queue while no criprobe runs. And what systemd is told.
+//! systemd owns the clients' socket: clients wait in its queue while no criprobe runs. And the notices that systemd gets.
 
 use std::{
     fs,

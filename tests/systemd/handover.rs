@@ -35,7 +35,7 @@ fn restarts() -> usize {
     std::env::var("RESTARTS").map_or(5, |restarts| restarts.parse().expect("RESTARTS is a number"))
 }
 
-/// Calls Version 200 times a second on one connection until it is told to stop. Returns how many calls, and the longest.
+/// Calls Version 200 times a second on one connection until it has to stop. Returns how many calls, and the longest.
 pub(crate) async fn call_steadily(client: Cri, is_over: Arc<AtomicBool>) -> Result<(usize, Duration)> {
     let mut calls = JoinSet::new();
     let mut due = interval(Duration::from_millis(5));

@@ -167,7 +167,7 @@ fn relays_nice(node: &Node) -> Result<String> {
 }
 
 /// 30 is what setrlimit(2) calls a niceness of -10. A machine whose systemd may not raise limits shows only that the rest of
-/// the unit allows the change: CAP_SYS_NICE stands for the limit.
+/// the unit allows the change: CAP_SYS_NICE is used in place of the limit.
 #[test]
 fn the_threads_of_the_relay_have_priority_under_the_unit() -> Result<()> {
     let Some(lab) = Lab::shared()? else { return Ok(()) };

@@ -115,7 +115,7 @@ impl Daemon {
         End::HandedOver
     }
 
-    /// Nobody keeps the connections.
+    /// The manager does not keep the connections.
     async fn drain_instead(self, reason: &str) -> End {
         tracing::warn!(reason, "the service manager does not keep the connections: draining");
         manager::send(vec![Notice::Stopping, Notice::status(DRAINING)]).await;
@@ -187,7 +187,7 @@ async fn store(frozen: FrozenRelay) -> Stored {
         match keeper {
             Keeper::Manager => Stored::Kept,
             Keeper::NextProcess => Stored::TakenOver,
-            Keeper::Nobody => Stored::Back(frozen, reason),
+            Keeper::None => Stored::Back(frozen, reason),
         }
     });
     // A panic has been logged, and has closed the connections.

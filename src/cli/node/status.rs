@@ -30,7 +30,7 @@ struct NodeView {
     crictl: PointerView,
     /// criprobe's, then the runtime's.
     sockets: Vec<SocketView>,
-    /// Why the sockets cannot be told; empty if they can.
+    /// Why the sockets cannot be read; empty if they can.
     trouble: String,
 }
 
@@ -40,7 +40,7 @@ struct NodeView {
 struct PointerView {
     /// Its process, if it runs.
     pid: Option<i32>,
-    /// The endpoint; null if nothing sets it, or it cannot be told.
+    /// The endpoint; null if nothing sets it, or it cannot be found out.
     endpoint: Option<String>,
     /// `FILE:LINE`, or `the running kubelet`; empty if nothing sets it.
     from: String,
@@ -140,7 +140,7 @@ fn kubelet(site: &Site) -> PointerView {
         Err(error) => unknown(error.to_string(), None),
         Ok(kubelet) => {
             let flag = kubelet.flags.last().filter(|_| kubelet.is_by_flag());
-            // A variable: the kubelet that runs shows what it stands for.
+            // A variable: the kubelet that runs shows its value.
             let flag = flag.filter(|flag| kubelet.running_flag.is_none() || !flag.value.starts_with('$'));
             let by_flag =
                 flag.map(|flag| (flag.value.clone(), format!("{}:{}", flag.file.display(), flag.line)));
@@ -271,7 +271,7 @@ fn text(view: &NodeView, context: &Context, limit: Option<usize>) -> String {
             _ => holder(client),
         });
         let listed = |holders: Vec<String>| {
-            if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") }
+            if holders.is_empty() { "-".to_owned() } else { holders.join(", ") }
         };
         sockets.row(vec![
             plain(socket.name),

@@ -10,8 +10,8 @@
 //! The sending end is among what is sent, so that it is open for as long as somebody has the other one: before version 246,
 //! systemd forgets a descriptor that hangs up.
 //!
-//! The memfd cannot be changed any more: it is sealed. It may contain secrets of requests, so nobody gets it but by this
-//! descriptor.
+//! The memfd cannot be changed any more: it is sealed. It may contain secrets of requests, so this descriptor is the
+//! only way to it.
 
 use std::{
     ffi::OsStr,
@@ -59,7 +59,7 @@ const MOST_MESSAGES: usize = 2 * MAX_CONNECTIONS / PER_MESSAGE + 8;
 /// 256 MiB: more than all taps keep, and than waits for all receivers.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Nobody can change what has these.
+/// What has these cannot be changed any more.
 const SEALS: SealFlags = SealFlags::WRITE.union(SealFlags::GROW).union(SealFlags::SHRINK);
 
 pub(in crate::relay) const MEMFD: u8 = b'M';
@@ -83,8 +83,8 @@ pub enum Keeper {
     Manager,
     /// The next process, at least some of them: this one must not touch any of them again.
     NextProcess,
-    /// Nobody, and nobody will get them.
-    Nobody,
+    /// No process has a copy, and none will get one.
+    None,
 }
 
 /// Why nothing can be taken over.
@@ -155,7 +155,7 @@ impl Carrier {
     pub fn recall(self) -> Keeper {
         // Each message goes to one receiver alone.
         let is_whole = receive(&self.receiving).is_ok_and(|contents| contents.messages == self.messages);
-        if is_whole { Keeper::Nobody } else { Keeper::NextProcess }
+        if is_whole { Keeper::None } else { Keeper::NextProcess }
     }
 
     /// Closes this process's copy of the descriptor. Whoever was given one has to have dealt with it.
@@ -171,7 +171,7 @@ impl Carrier {
             // It has closed its descriptor by now. What it says before stays.
             Keeper::NextProcess
         } else {
-            Keeper::Nobody
+            Keeper::None
         }
     }
 }

@@ -32,7 +32,7 @@ const MOST_PENDING: usize = 64 << 10;
 /// 64 bytes: more than two frames of ours.
 const MOST_OURS: usize = 64;
 
-/// Nobody counts as far.
+/// Larger than any count can become.
 pub(super) const MOST_COUNTED: u64 = u64::MAX / 2;
 
 /// A connection that has stopped where it was.
@@ -57,7 +57,7 @@ pub struct FrozenConnection {
 pub struct Sockets(BTreeMap<u64, OwnedFd>);
 
 impl FromIterator<OwnedFd> for Sockets {
-    /// What is no connected socket, or cannot be told from another one, is closed.
+    /// What is no connected socket, or looks like another one, is closed.
     fn from_iter<I: IntoIterator<Item = OwnedFd>>(passed: I) -> Self {
         let (mut sockets, mut doubled) = (BTreeMap::new(), BTreeSet::new());
         for socket in passed {

@@ -94,7 +94,7 @@ fn a_carrier_hangs_up_once_it_was_taken_out_and_not_when_its_sender_ends() {
     let mut rig = Rig::new(16);
     let (mut client, mut runtime) = rig.dialled_pair();
     eventually("it is registered", || rig.registry.count() == 1);
-    // Nobody else has its other end.
+    // Its other end exists only here.
     let carrier = rig.load();
     assert!(!hangs_up(&carrier));
     rig.unload(&carrier);
@@ -148,8 +148,8 @@ fn who_has_the_connections_is_known_and_they_go_on_in_no_two_processes() {
         rustix::net::recvmsg(copy, &mut into, &mut control, rustix::net::RecvFlags::empty()).unwrap();
     };
     let rows: [Row; 5] = [
-        ("nobody had one", |_| {}, false, Keeper::Nobody, Keeper::Nobody),
-        ("it is kept", |_| {}, true, Keeper::Manager, Keeper::Nobody),
+        ("there was no copy", |_| {}, false, Keeper::None, Keeper::None),
+        ("it is kept", |_| {}, true, Keeper::Manager, Keeper::None),
         ("taken over, and closed", taken, false, Keeper::NextProcess, Keeper::NextProcess),
         ("taken over, and kept", taken, true, Keeper::Manager, Keeper::NextProcess),
         ("taken over in part", in_part, true, Keeper::Manager, Keeper::NextProcess),
@@ -167,7 +167,7 @@ fn who_has_the_connections_is_known_and_they_go_on_in_no_two_processes() {
             let copy = is_there.then_some(copy);
             let keeper = if is_recall { carrier.recall() } else { carrier.release() };
             assert_eq!(keeper, expected, "{what}, recalled: {is_recall}");
-            if keeper != Keeper::Nobody {
+            if keeper != Keeper::None {
                 continue;
             }
             if let Some(copy) = copy {

@@ -250,9 +250,9 @@ fn a_connection_of_another_version_is_asked_between_two_frames_to_come_again() {
         let mut left = rig.leave();
         of_another_version(&mut left.records[0]);
         assert!(rig.take_over(left).is_empty());
-        let told = take(&mut rig, 1);
-        let is_told = matches!(told[..], [TapEvent::Blinded { reason: Blindness::HandedOver, .. }]);
-        assert!(is_told, "{rule}: {told:?}");
+        let events = take(&mut rig, 1);
+        let is_reported = matches!(events[..], [TapEvent::Blinded { reason: Blindness::HandedOver, .. }]);
+        assert!(is_reported, "{rule}: {events:?}");
         assert!(rig.registry.has_blind());
         if !after.is_empty() {
             assert!(is_silent(&mut client), "{rule}: not before the frame is over");
@@ -301,21 +301,21 @@ fn a_connection_whose_state_is_of_no_use_goes_on_blindly_and_its_client_comes_ag
         change(&mut left.records[0]);
         let errors = rig.take_over_for(is_same_runtime, left);
         assert!(errors.is_empty(), "{expected}: {errors:?}");
-        let told = take(&mut rig, 1);
-        let is_told = matches!(told[..], [TapEvent::Blinded { reason, .. }] if reason == expected);
-        assert!(is_told, "{expected}: {told:?}");
+        let events = take(&mut rig, 1);
+        let is_reported = matches!(events[..], [TapEvent::Blinded { reason, .. }] if reason == expected);
+        assert!(is_reported, "{expected}: {events:?}");
         let blind = rig.registry.snapshot()[0].blind();
         assert_eq!(blind.map(|(_, reason)| reason), Some(expected), "status shows it");
         let mut goodbye = [0; 17];
         client.read_exact(&mut goodbye).unwrap();
         assert_eq!(goodbye, go_away(), "{expected}");
-        // The call that was open still ends, and nobody is told.
+        // The call that was open still ends, and no event reports it.
         let answer = answer_frames(1);
         runtime.write_all(&answer).unwrap();
         client.read_exact(&mut vec![0; answer.len()]).unwrap();
         drop(client);
-        let told = take(&mut rig, 1);
-        assert!(matches!(told[..], [TapEvent::Closed { .. }]), "{expected}: {told:?}");
+        let events = take(&mut rig, 1);
+        assert!(matches!(events[..], [TapEvent::Closed { .. }]), "{expected}: {events:?}");
         rig.drain();
     }
 }

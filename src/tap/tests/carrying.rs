@@ -18,7 +18,7 @@ struct Watched {
     start: Instant,
     now: Instant,
     tap: Tap,
-    told: Vec<String>,
+    reported: Vec<String>,
     /// The calls that have begun, and have not ended.
     open: BTreeMap<u32, String>,
 }
@@ -36,7 +36,7 @@ impl Watched {
     fn new() -> Self {
         let start = clock::now() - Duration::from_secs(1_000_000);
         let tap = Tap::within(&room(), ConnId(7), peer());
-        Self { start, now: start, tap, told: vec![], open: BTreeMap::new() }
+        Self { start, now: start, tap, reported: vec![], open: BTreeMap::new() }
     }
 
     fn show(&mut self, from: From, piece: &[u8]) {
@@ -51,7 +51,7 @@ impl Watched {
 
     fn note(&mut self, events: Vec<TapEvent>) {
         for event in events {
-            self.told.push(line(&event));
+            self.reported.push(line(&event));
             match event {
                 TapEvent::Begun(call) => drop(self.open.insert(call.stream, self.known(&call))),
                 TapEvent::Ended(ended) => {
@@ -62,7 +62,7 @@ impl Watched {
                         _ => None,
                     };
                     let call = self.known(&ended.call);
-                    self.told.push(format!("{call} {at:?} {creation:?} {outputs:?}"));
+                    self.reported.push(format!("{call} {at:?} {creation:?} {outputs:?}"));
                     self.open.remove(&ended.call.stream);
                 }
                 TapEvent::Resumed(_) => panic!("nothing was carried"),
@@ -100,12 +100,12 @@ impl Watched {
         let mut events = vec![];
         self.tap.closed(self.now, |event| events.push(event));
         self.note(events);
-        self.told
+        self.reported
     }
 }
 
 /// Cut into pieces of this size, and carried after each of those that are chosen.
-fn told(steps: &[Step], piece: usize, mut is_carried: impl FnMut() -> bool) -> Vec<String> {
+fn reported(steps: &[Step], piece: usize, mut is_carried: impl FnMut() -> bool) -> Vec<String> {
     let mut watched = Watched::new();
     for Step { from, bytes } in steps {
         for bytes in bytes.chunks(piece) {
@@ -119,8 +119,12 @@ fn told(steps: &[Step], piece: usize, mut is_carried: impl FnMut() -> bool) -> V
 }
 
 fn check_carried(name: &str, steps: &[Step], piece: usize) {
-    let not_carried = told(steps, piece, || false);
-    assert_eq!(told(steps, piece, || true), not_carried, "{name} in pieces of {piece}, carried after each");
+    let not_carried = reported(steps, piece, || false);
+    assert_eq!(
+        reported(steps, piece, || true),
+        not_carried,
+        "{name} in pieces of {piece}, carried after each"
+    );
 }
 
 /// Details of all kinds, as long as may be, cut short by the end.
@@ -230,7 +234,7 @@ fn a_tap_carried_after_every_byte_tells_the_same_calls() {
     check_carried("long", &long_conversation(), 1);
     check_carried("doubled", &doubled_conversation(false), 1);
     check_carried("a late update", &doubled_conversation(true), 1);
-    let late = told(&doubled_conversation(true), 1, || true);
+    let late = reported(&doubled_conversation(true), 1, || true);
     assert!(late.iter().any(|line| line.contains("size update within")), "{late:?}");
     let rich = rich_conversation();
     check_carried("rich", &rich, 61);
@@ -244,12 +248,12 @@ fn a_tap_carried_after_every_byte_tells_the_same_calls() {
 }
 
 #[test]
-fn what_is_told_before_and_after_one_carriage_at_any_byte_is_the_same() {
+fn what_is_reported_before_and_after_one_carriage_at_any_byte_is_the_same() {
     let steps = long_conversation();
-    let not_carried = told(&steps, 1, || false);
+    let not_carried = reported(&steps, 1, || false);
     for at in 0..steps.iter().map(|step| step.bytes.len()).sum() {
         let mut passed = 0..;
-        let carried = told(&steps, 1, || passed.next() == Some(at));
+        let carried = reported(&steps, 1, || passed.next() == Some(at));
         assert_eq!(carried, not_carried, "carried after byte {at}");
     }
 }
@@ -330,8 +334,8 @@ proptest! {
         carries in vec(any::<bool>(), 1..20),
     ) {
         let mut carries = carries.iter().cycle();
-        let carried = told(&steps, piece, || *carries.next().unwrap());
-        prop_assert_eq!(carried, told(&steps, piece, || false));
+        let carried = reported(&steps, piece, || *carries.next().unwrap());
+        prop_assert_eq!(carried, reported(&steps, piece, || false));
     }
 
     #[test]

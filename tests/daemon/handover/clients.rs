@@ -175,7 +175,7 @@ pub(super) fn run(mut client: Cri, id: &ContainerId, seconds: &str) -> JoinHandl
     })
 }
 
-/// Calls Version again and again until it is told to stop. Returns how many calls, and the longest.
+/// Calls Version again and again until it has to stop. Returns how many calls, and the longest.
 pub(super) async fn call_steadily(mut client: Cri, is_over: Arc<AtomicBool>) -> Result<(usize, Duration)> {
     let (mut calls, mut longest) = (0, Duration::ZERO);
     while !is_over.load(Ordering::Relaxed) {
