@@ -4,6 +4,7 @@
 pub(crate) mod durations;
 pub(crate) mod errors;
 pub(crate) mod event;
+pub(crate) mod exec_route;
 pub(crate) mod history;
 pub(crate) mod latency;
 pub(crate) mod layers;
@@ -510,6 +511,8 @@ pub struct AttemptRecord {
     pub output: Arc<str>,
     /// Where its time went: of a command that a runtime ran which reports that.
     pub phases: Option<phases::PhasesSlot>,
+    /// Which way its command went; not known of a client's attempt, and not saved.
+    pub route: Option<exec_route::ExecRoute>,
 }
 
 /// What an attempt said, without blanks around it; of a failure that said nothing, its exit code: `exit code 1, no output`.
@@ -621,6 +624,7 @@ mod tests {
             is_first: false,
             output: output.into(),
             phases: None,
+            route: None,
         };
         let mut results = Results::new(UNIX_EPOCH);
         results.record(attempt("a".repeat(100)), true);

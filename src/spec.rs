@@ -58,13 +58,15 @@ pub struct ProbeSpec {
     pub is_literal: bool,
     /// Which ports of the node's own network its attempts may go to.
     pub reach: Reach,
+    /// Which way its command goes into the container; `None` where only the operator's setting says.
+    pub exec_mode: Option<ExecMode>,
 }
 
 impl ProbeSpec {
-    /// Whether two definitions make one probe: they differ in nothing but what its source may ask for. A probe that moves
-    /// from an annotation to a rule, or back, goes on where it was.
+    /// Whether two definitions make one probe: they differ in nothing but what its source may ask for, and which way its
+    /// command goes. A probe that moves from an annotation to a rule, or back, goes on where it was.
     pub fn is_same_probe(&self, other: &Self) -> bool {
-        *self == Self { reach: self.reach, ..other.clone() }
+        *self == Self { reach: self.reach, exec_mode: self.exec_mode, ..other.clone() }
     }
 }
 
@@ -76,6 +78,30 @@ pub struct StartPeriod {
     pub length: Duration,
     /// From one attempt to the next meanwhile; at least 100 ms.
     pub interval: Duration,
+}
+
+/// Which way the command of an exec probe goes into its container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExecMode {
+    /// By one ExecSync for each attempt.
+    #[default]
+    Sync,
+    /// By a shell that one Exec keeps in the container; by ExecSync where that cannot be.
+    Session,
+}
+
+impl ExecMode {
+    /// In the order in which they are listed.
+    pub const ALL: [Self; 2] = [Self::Sync, Self::Session];
+
+    /// `sync`, `session`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Session => "session",
+        }
+    }
 }
 
 /// Which ports an attempt may go to that is made on a pod in the node's own network: it could be any service's.

@@ -12,7 +12,7 @@ use crate::{
     inventory::pod::Container,
     prober::attempt::Handlers,
     results::{AttemptResult, text::BoundedText},
-    spec::{FailureCommand, Handler, ProbeSpec, hook::Hook},
+    spec::{ExecMode, FailureCommand, Handler, ProbeSpec, hook::Hook},
 };
 
 /// Runs a hook, for so long at most.
@@ -60,6 +60,7 @@ pub(super) async fn run_command(
         handler: Handler::Exec { command: command.command.clone() },
         timeout: command.timeout,
         is_literal: false,
+        exec_mode: Some(ExecMode::Sync),
         ..probe.clone()
     };
     let (exit_code, output) = match timeout(command.timeout, handlers.try_once(&spec, view)).await {

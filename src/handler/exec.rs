@@ -25,7 +25,7 @@ use crate::{
         cri::{VersionRequest, VersionResponse, runtime_service_server::SERVICE_NAME},
         encoded,
     },
-    results::{phases::PhasesSlot, text::BoundedText},
+    results::{exec_route::ExecRoute, phases::PhasesSlot, text::BoundedText},
     runtime::socket::SocketError,
     spec::expand::{Expansion, Word},
 };
@@ -89,6 +89,8 @@ pub(crate) struct After {
     pub pending: Option<PendingCall>,
     /// Where its time went.
     pub phases: Option<PhasesSlot>,
+    /// Which way the command went.
+    pub route: Option<ExecRoute>,
 }
 
 impl Exec {
@@ -147,6 +149,7 @@ impl Exec {
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
         let request = request::framed(container, command, asked, timeout).await?;
         let probed = self.phases.probed(container);
+        after.route = Some(ExecRoute::Sync);
         let call = call(self.channel.clone(), request);
         let given_up = Duration::from_secs(seconds).saturating_add(self.grace);
         let answered = if is_whole(timeout) {

@@ -96,6 +96,7 @@ impl Attempt {
             is_first: false,
             output: self.said.clone().into(),
             phases: self.phases.clone(),
+            route: None,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     },
     ids::ProbeKey,
     inventory::pod::{Container, PodNetwork},
-    results::{AttemptResult, phases::PhasesSlot, text::BoundedText},
+    results::{AttemptResult, exec_route::ExecRoute, phases::PhasesSlot, text::BoundedText},
     spec::{
         Handler, PortRef, ProbeSpec, Reach, Scheme,
         expand::{self, Env, Expansion, MAX_COMMAND, MAX_PODS_COMMAND},
@@ -70,6 +70,8 @@ pub struct AttemptOutcome {
     pub tries: u32,
     /// Where the time of the last try went, of a command.
     pub phases: Option<PhasesSlot>,
+    /// Which way the last try went, of a command.
+    pub route: Option<ExecRoute>,
 }
 
 /// An attempt that was judged.
@@ -141,8 +143,9 @@ impl Handlers {
             match self.once(spec, declared, variables, &mut after).await {
                 Err(fault) if fault.is_worth_another_try() && tries < most => tries += 1,
                 ended => {
-                    let After { pending, phases } = after;
-                    return Attempted { outcome: AttemptOutcome { tries, phases, ..ended.into() }, pending };
+                    let After { pending, phases, route } = after;
+                    let outcome = AttemptOutcome { tries, phases, route, ..ended.into() };
+                    return Attempted { outcome, pending };
                 }
             }
         }
@@ -332,6 +335,7 @@ impl AttemptOutcome {
             is_outage: false,
             tries: 1,
             phases: None,
+            route: None,
         }
     }
 }
@@ -349,6 +353,7 @@ impl From<Result<Outcome, Fault>> for AttemptOutcome {
                 is_outage: false,
                 tries: 1,
                 phases: None,
+                route: None,
             },
             Err(fault) => Self {
                 result: AttemptResult::Error,
@@ -360,6 +365,7 @@ impl From<Result<Outcome, Fault>> for AttemptOutcome {
                 is_outage: matches!(fault, Fault::Silent | Fault::Away(_)),
                 tries: 1,
                 phases: None,
+                route: None,
             },
         }
     }

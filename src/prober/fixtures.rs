@@ -34,6 +34,7 @@ pub(crate) fn spec(kind: ProbeKind) -> ProbeSpec {
         start: None,
         timeout_before_cap: None,
         is_literal: false,
+        exec_mode: None,
         reach: Reach::Declared,
     }
 }
@@ -70,5 +71,6 @@ pub(super) fn outcome(result: AttemptResult) -> AttemptOutcome {
         is_unanswered: false,
         is_outage: false,
         phases: None,
+        route: None,
     }
 }

@@ -162,6 +162,7 @@ impl SavedAttempt {
             is_first: false,
             output: cut(&self.output),
             phases: None,
+            route: None,
         }
     }
 }

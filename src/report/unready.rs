@@ -189,6 +189,7 @@ mod tests {
             is_first: false,
             output: output.into(),
             phases: None,
+            route: None,
         };
         ProbeStatus {
             key: ProbeKey { pod: "u1".into(), container: "app".into(), kind },

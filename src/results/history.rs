@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     AttemptRecord, AttemptResult, Verdict, brief,
+    exec_route::ExecRoute,
     phases::{PhasesSlot, is_slow},
 };
 
@@ -126,11 +127,11 @@ struct Stored {
 /// 65,535 containers of one name have numbers of their own: at one restart in five minutes, that takes 227 days.
 const MANY: u16 = u16::MAX;
 
-/// What an attempt ended with: never both.
+/// What an attempt ended with: never both. Of one with a command, also which way that went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Code {
-    None,
-    Exit(i32),
+    None(Option<ExecRoute>),
+    Exit(i32, Option<ExecRoute>),
     Status(u16),
 }
 
@@ -184,9 +185,9 @@ impl History {
                 output: output.clone(),
                 micros: u32::try_from(attempt.duration.as_micros()).unwrap_or(u32::MAX),
                 code: match (attempt.exit_code, attempt.status) {
-                    (Some(code), _) => Code::Exit(code),
+                    (Some(code), _) => Code::Exit(code, attempt.route),
                     (None, Some(status)) => Code::Status(status),
-                    (None, None) => Code::None,
+                    (None, None) => Code::None(attempt.route),
                 },
                 container_attempt: attempt
                     .container_attempt
@@ -345,10 +346,10 @@ fn push<T>(kept: &mut VecDeque<T>, most: usize, item: T) -> Option<T> {
 
 impl From<&Stored> for AttemptRecord {
     fn from(stored: &Stored) -> Self {
-        let (exit_code, status) = match stored.code {
-            Code::None => (None, None),
-            Code::Exit(code) => (Some(code), None),
-            Code::Status(status) => (None, Some(status)),
+        let (exit_code, status, route) = match stored.code {
+            Code::None(route) => (None, None, route),
+            Code::Exit(code, route) => (Some(code), None, route),
+            Code::Status(status) => (None, Some(status), None),
         };
         Self {
             at: SystemTime::UNIX_EPOCH + Duration::from_millis(stored.millis),
@@ -361,6 +362,7 @@ impl From<&Stored> for AttemptRecord {
             is_first: stored.is_first,
             output: stored.output.clone().unwrap_or_default(),
             phases: stored.phases.clone(),
+            route,
         }
     }
 }
@@ -413,6 +415,7 @@ mod tests {
             is_first: false,
             output: output.into(),
             phases: None,
+            route: None,
         }
     }
 

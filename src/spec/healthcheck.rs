@@ -132,6 +132,7 @@ impl Reader<'_> {
             start,
             timeout_before_cap: None,
             is_literal: true,
+            exec_mode: None,
             reach: Reach::default(),
         })
     }

@@ -32,6 +32,8 @@ impl Definition {
             // What its source may ask for, not what it is.
             timeout_before_cap: _,
             reach: _,
+            // How it is run.
+            exec_mode: _,
         } = spec;
         #[cfg(test)]
         tests::COUNT.set(tests::COUNT.get() + 1);

@@ -80,6 +80,7 @@ pub(crate) fn validate(
             start: None,
             timeout_before_cap: None,
             is_literal: false,
+            exec_mode: None,
             reach: Reach::default(),
         }),
         _ => Err(errors),

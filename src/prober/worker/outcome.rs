@@ -86,6 +86,7 @@ impl Worker {
             is_first: false,
             output: outcome.output.shared(),
             phases: outcome.phases.clone(),
+            route: outcome.route,
         };
         let errors = self.results.errors();
         self.results.record(record, is_current);

@@ -59,6 +59,7 @@ fn what_is_not_given_or_zero_is_dockers_default() {
         start: None,
         timeout_before_cap: None,
         is_literal: true,
+        exec_mode: None,
         reach: Reach::Declared,
     };
     let test = r#""Test": ["CMD", "curl", "-f", "http://localhost/"]"#;

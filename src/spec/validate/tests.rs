@@ -143,6 +143,7 @@ fn everything_that_is_written_is_kept() {
         start: None,
         timeout_before_cap: None,
         is_literal: false,
+        exec_mode: None,
         reach: Reach::Declared,
     };
     assert_eq!(spec(text, ProbeKind::Startup), expected);

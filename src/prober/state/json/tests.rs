@@ -203,6 +203,7 @@ fn saying(pod: &str, output: &str) -> SavedProbe {
         is_first: false,
         output: output.into(),
         phases: None,
+        route: None,
     };
     let checkpoint = Checkpoint { last: Some((&last).into()), ..checkpoint() };
     SavedProbe { key: key(pod, ProbeKind::Liveness), pause: None, checkpoint: Some(checkpoint) }

@@ -41,6 +41,7 @@ fn spec(kind: ProbeKind, port: u16) -> ProbeSpec {
         start: None,
         timeout_before_cap: None,
         is_literal: false,
+        exec_mode: None,
         reach: Reach::Declared,
     }
 }
