@@ -7,14 +7,17 @@ mod probe;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
-use crate::ids::ProbeKind;
+use crate::{
+    ids::ProbeKind,
+    results::exec_route::{ExecRoute, WhySync},
+};
 
 pub(crate) use self::{
     daemon::{configuration, status},
     pod::{pod, pod_detail},
     probe::{
         act, acting_detail, acts, detail, failing_probe, handlers, invalid_detail, invalid_probe,
-        named_probe, observed_detail, probe, run, untried_probe,
+        named_probe, observed_detail, probe, run, session_detail, untried_probe,
     },
 };
 
@@ -119,6 +122,7 @@ pub(crate) fn attempt_line() -> AttemptLineView {
         lag_seconds: Some(Seconds(Duration::from_millis(2))),
         exit_code: Some(1),
         status: None,
+        route: Some(ExecRoute::Fallback(WhySync::NoShell)).into(),
         state: Verdict::Success,
         output: "no such file\n".into(),
     }
