@@ -169,6 +169,7 @@ pub(crate) fn top() -> TopView {
         container: None,
         command: None,
         is_probe: true,
+        exec: ExecMode::Sync,
         calls: 120,
         failures: 3,
         total_seconds: seconds(6_100),
@@ -216,4 +217,24 @@ pub(crate) fn top() -> TopView {
         others: OthersView::default(),
         runtime_cpu: Some(RuntimeCpuView { cores: 0.31, seconds_per_exec: Some(seconds(616)) }),
     }
+}
+
+/// The same node after its probes went by sessions for a while.
+pub(crate) fn top_with_sessions() -> TopView {
+    let seconds = |millis| Seconds(Duration::from_millis(millis));
+    let by_session = |cost: &CostView| CostView {
+        exec: ExecMode::Session,
+        calls: 2_400,
+        failures: 0,
+        total_seconds: seconds(2_880),
+        p50_seconds: seconds(1),
+        p99_seconds: seconds(3),
+        phases: None,
+        ..cost.clone()
+    };
+    let mut top = top();
+    for costs in [&mut top.pods, &mut top.commands] {
+        costs.insert(1, by_session(&costs[0]));
+    }
+    top
 }
