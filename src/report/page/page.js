@@ -435,8 +435,9 @@ const definitionOf = ({ definition: it, client, periodSeconds: period }) => {
 const fillMore = ({ row, view, since }) => {
   const part = (text) => String(text).replaceAll("%", "%25").replaceAll("/", "%2F");
   const name = [row.namespace, row.pod, row.container, row.type].map(part).join("/");
-  const facts = [["probe", name], [row.handler, targetOf(row)], ...definitionOf(row), ["image", row.image], ["source", row.source], ["container", row.containerState],
-    ["exec", row.exec && row.exec + (row.execReason ? ` (${row.execReason})` : "")], ["phase", row.phase], ["reason", view.at.reason.textContent ? "" : row.reason],
+  const facts = [["probe", name], [row.handler, targetOf(row)],
+    ["exec by", row.exec && row.exec + (row.execReason ? ` (${row.execReason})` : "")], ...definitionOf(row), ["image", row.image], ["source", row.source], ["container", row.containerState],
+    ["phase", row.phase], ["reason", view.at.reason.textContent ? "" : row.reason],
     ["since", since && `${new Date(since).toISOString().slice(0, 19).replace("T", " ")}Z`]];
   const list = el("dl");
   for (const [term, text] of facts) if (text) {
