@@ -135,6 +135,7 @@ async fn open(
         Err(status) => Some(status?),
     };
     let mut found = None;
+    #[expect(clippy::result_large_err, reason = "the type of a refusal is the handshake's")]
     let judge = |asked: &Request, response: Response| {
         let token = asked.uri().path().strip_prefix("/exec/").unwrap_or_default();
         let request = node.state().tokens.take(token, clock::now());
