@@ -28,6 +28,9 @@ pub(crate) const EAGER: &str = r#"{"exec": {"command": ["true"]}, "period": "100
 /// A command that runs until a file `go` comes to be, and then exits with 3.
 pub(crate) const UNTIL_GO: [&str; 3] = ["sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 3"];
 
+/// How commands of exec probes get into their containers. What a probe shows is the same in each.
+pub(crate) const EXEC_MODES: [&str; 2] = ["sync", "session"];
+
 /// How soon what happens past the relay has to show, where the runtime has events.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 
@@ -53,6 +56,13 @@ pub(crate) fn runtime(env_values: EnvValues) -> Result<(EmbeddedRuntime, TempDir
 impl Rig {
     pub(crate) async fn start() -> Result<Self> {
         Self::with(&[]).await
+    }
+
+    /// With commands of exec probes run so.
+    pub(crate) async fn in_mode(mode: &str) -> Result<Self> {
+        // A test that fails shows it.
+        println!("execMode: {mode}");
+        Self::with(&[("CRIPROBE_PROBER_EXEC_MODE", mode)]).await
     }
 
     /// With these variables in the daemon's environment.
@@ -115,6 +125,11 @@ impl Rig {
     pub(crate) async fn last(&self, pod: &Pod, kind: &str, result: &str) -> Result<serde_json::Value> {
         self.becomes(pod, kind, &format!("ends with {result}"), |probe| probe["last"]["result"] == result)
             .await
+    }
+
+    /// Waits until the command of a probe's last attempt went so.
+    pub(crate) async fn went_by(&self, pod: &Pod, kind: &str, mode: &str) -> Result<serde_json::Value> {
+        self.becomes(pod, kind, &format!("goes by {mode}"), |probe| probe["last"]["exec"] == mode).await
     }
 
     /// Waits until the inventory counts as many containers.
