@@ -10,10 +10,11 @@ use criprobe::{
 use serde_json::{Value, json};
 
 use crate::{
-    rig::{EAGER, EXEC_MODES, LAZY, LIVENESS, READINESS, Rig, STARTUP, give_up, run, runtime},
+    rig::{EAGER, LAZY, LIVENESS, READINESS, Rig, STARTUP, give_up, run, runtime},
     support::{
         PATIENCE,
         cri::{self, Container},
+        daemon::{EXEC_MODES, exec_mode},
         eventually,
     },
 };
@@ -163,7 +164,7 @@ async fn the_environment_of_an_adopted_container_is_expanded_however_the_runtime
         let container = Container { env: &[("FIRST", "deep"), ("SECOND", "two")], ..Container::IDLE };
         cri::run_container(&mut past, &pod, &container).await?;
 
-        let rig = Rig::before(runtime, dir, &[("CRIPROBE_PROBER_EXEC_MODE", mode)]).await?;
+        let rig = Rig::before(runtime, dir, &[exec_mode(mode)]).await?;
         let judged = rig.becomes(&pod, "liveness", "is judged", |probe| !probe["last"].is_null()).await?;
         assert_eq!(judged["last"]["result"], "success", "{env_values:?}, {mode}: {judged}");
         let judged = rig.went_by(&pod, "liveness", mode).await?;
@@ -195,9 +196,7 @@ async fn startup_releases_the_others() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_exec_is_cancelled_after_its_grace_is_an_error_and_holds_nobody_up() -> Result<()> {
     for mode in EXEC_MODES {
-        let mut rig =
-            Rig::with(&[("CRIPROBE_PROBER_EXEC_GRACE", "300ms"), ("CRIPROBE_PROBER_EXEC_MODE", mode)])
-                .await?;
+        let mut rig = Rig::with(&[("CRIPROBE_PROBER_EXEC_GRACE", "300ms"), exec_mode(mode)]).await?;
         rig.always("ExecSync", FaultKind::Hang);
         let slow = r#"{"exec": {"command": ["true"]}, "periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 1}"#;
         let (hung, _) = rig.run("hung", &[(LIVENESS, slow)], &HEALTHY).await?;

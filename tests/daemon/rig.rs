@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::support::{
     PATIENCE,
     cri::{self, Container, Cri, Pod},
-    daemon::Daemon,
+    daemon::{Daemon, exec_mode},
 };
 
 pub(crate) const LIVENESS: &str = "liveness.criprobe.dev/app";
@@ -28,9 +28,6 @@ pub(crate) const EAGER: &str = r#"{"exec": {"command": ["true"]}, "period": "100
 /// A command that runs until a file `go` comes to be, and then exits with 3.
 pub(crate) const UNTIL_GO: [&str; 3] = ["sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 3"];
 
-/// How commands of exec probes get into their containers. What a probe shows is the same in each.
-pub(crate) const EXEC_MODES: [&str; 2] = ["sync", "session"];
-
 /// How soon what happens past the relay has to show, where the runtime has events.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 
@@ -42,6 +39,8 @@ pub(crate) struct Rig {
     pub(crate) client: Cri,
     /// Past the relay, on the runtime's own socket.
     pub(crate) past: Cri,
+    /// How the daemon runs commands of exec probes, also after a restart.
+    pub(crate) exec_mode: String,
     /// After the runtime, whose folders lie in it.
     _dir: TempDir,
 }
@@ -62,7 +61,7 @@ impl Rig {
     pub(crate) async fn in_mode(mode: &str) -> Result<Self> {
         // A test that fails shows it.
         println!("execMode: {mode}");
-        Self::with(&[("CRIPROBE_PROBER_EXEC_MODE", mode)]).await
+        Self::with(&[exec_mode(mode)]).await
     }
 
     /// With these variables in the daemon's environment.
@@ -80,7 +79,9 @@ impl Rig {
         let mut daemon = Daemon::spawn(runtime.socket(), settings)?;
         daemon.ready().await?;
         let (client, past) = (daemon.client().await?, cri::connect(runtime.socket()).await?);
-        Ok(Self { daemon, runtime, client, past, _dir: dir })
+        let asked = settings.iter().find(|(name, _)| *name == exec_mode("").0);
+        let exec_mode = asked.map_or("sync", |(_, mode)| mode).to_owned();
+        Ok(Self { daemon, runtime, client, past, exec_mode, _dir: dir })
     }
 
     pub(crate) fn faults(&self) -> Faults {

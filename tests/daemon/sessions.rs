@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::{
-    rig::{EAGER, EXEC_MODES, LIVENESS, Rig},
-    support::{PATIENCE, cri::Pod, eventually},
+    rig::{EAGER, LIVENESS, Rig},
+    support::{PATIENCE, cri::Pod, daemon::EXEC_MODES, eventually},
 };
 
 /// A container that stays.
