@@ -258,7 +258,6 @@ impl<S, L: Clone> Book<S, L> {
     }
 
     /// What was counted.
-    #[allow(dead_code)]
     pub(super) fn counts(&self) -> SessionCounts {
         self.counts
     }
