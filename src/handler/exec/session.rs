@@ -149,7 +149,6 @@ impl Sessions {
     }
 
     /// What was counted.
-    #[allow(dead_code)]
     pub(crate) fn counts(&self) -> SessionCounts {
         self.book().counts()
     }

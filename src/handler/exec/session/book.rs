@@ -241,7 +241,6 @@ impl<S> Book<S> {
     }
 
     /// What was counted.
-    #[allow(dead_code)]
     pub(super) fn counts(&self) -> SessionCounts {
         self.counts
     }
