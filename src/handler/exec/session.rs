@@ -22,7 +22,7 @@ use tonic::transport::Channel;
 
 pub(crate) use self::book::SessionCounts;
 use self::{
-    book::{Book, LONGEST_PERIOD, Way},
+    book::{Book, LONGEST_PERIOD, QUICK, Way},
     capture::{Capture, End},
     opening::Line,
     script::{Ask, Nonce},
@@ -126,9 +126,11 @@ impl Sessions {
     /// earlier sessions have left behind in a container ends with the next opening there. Runs until it is dropped.
     pub(crate) async fn keep(&self, channel: &Channel, phases: &PhasesHandle, owner: &str) {
         let mut openings = FuturesUnordered::new();
+        // Of a run of this that panicked.
+        self.book().forget_openings(clock::now());
         let mut tidied = time::interval(TIDY);
         loop {
-            while let Some(container) = self.book().next_opening() {
+            while let Some(container) = self.book().next_opening(clock::now()) {
                 openings.push(async move {
                     let opened = opening::open(channel, phases, owner, &container).await;
                     (container, opened)
@@ -143,6 +145,7 @@ impl Sessions {
                     self.book().opened(&container, opened.map(|line| Session { line, opened: now }), now);
                 }
                 () = self.0.wanted.notified() => {}
+                () = time::sleep(QUICK), if !openings.is_empty() => {}
                 _ = tidied.tick() => self.book().tidy(clock::now(), Session::is_over),
             }
         }

@@ -23,6 +23,12 @@ const MOST_COMMANDS: usize = 64;
 /// 4 sessions are opened at a time: each costs the runtime as much as an ExecSync.
 const OPENING_AT_ONCE: usize = 4;
 
+/// 1 s: an opening that takes longer leaves its turn to others, so that shells that never answer delay no others.
+pub(super) const QUICK: Duration = Duration::from_secs(1);
+
+/// 64 openings at most, with those that take longer.
+const MOST_OPENING: usize = 64;
+
 /// 150 s: how long an idle session is kept.
 pub(super) const IDLE: Duration = Duration::from_secs(150);
 
@@ -96,13 +102,19 @@ pub(crate) struct SessionCounts {
 pub(super) struct Book<S> {
     slots: HashMap<ContainerId, Slot<S>>,
     wanted: VecDeque<ContainerId>,
-    opening: usize,
+    /// When each opening began.
+    opening: HashMap<ContainerId, Instant>,
     counts: SessionCounts,
 }
 
 impl<S> Default for Book<S> {
     fn default() -> Self {
-        Self { slots: HashMap::new(), wanted: VecDeque::new(), opening: 0, counts: SessionCounts::default() }
+        Self {
+            slots: HashMap::new(),
+            wanted: VecDeque::new(),
+            opening: HashMap::new(),
+            counts: SessionCounts::default(),
+        }
     }
 }
 
@@ -183,20 +195,28 @@ impl<S> Book<S> {
     }
 
     /// Whose session is to be opened now.
-    pub(super) fn next_opening(&mut self) -> Option<ContainerId> {
-        if self.opening >= OPENING_AT_ONCE {
+    pub(super) fn next_opening(&mut self, now: Instant) -> Option<ContainerId> {
+        let quick =
+            self.opening.values().filter(|began| now.saturating_duration_since(**began) < QUICK).count();
+        if quick >= OPENING_AT_ONCE || self.opening.len() >= MOST_OPENING {
             return None;
         }
         let container = self.wanted.pop_front()?;
-        let slot = self.slots.get_mut(&container)?;
-        slot.stage = Stage::Opening;
-        self.opening += 1;
+        self.slots.get_mut(&container)?.stage = Stage::Opening;
+        self.opening.insert(container.clone(), now);
         Some(container)
+    }
+
+    /// No opening is in progress any more, however they ended.
+    pub(super) fn forget_openings(&mut self, now: Instant) {
+        for container in std::mem::take(&mut self.opening).into_keys() {
+            self.opened(&container, Err(WhySync::Ended), now);
+        }
     }
 
     /// How an opening ended.
     pub(super) fn opened(&mut self, container: &ContainerId, opened: Result<S, WhySync>, now: Instant) {
-        self.opening = self.opening.saturating_sub(1);
+        self.opening.remove(container);
         let slot = self.slots.get_mut(container);
         match opened {
             Ok(session) => {
@@ -269,7 +289,7 @@ mod tests {
         assert_eq!(book.way(container, 1, now), Way::Sync(WhySync::FirstAttempt));
         book.works(container, 1);
         assert_eq!(book.way(container, 1, now), Way::Sync(WhySync::Opening));
-        assert_eq!(book.next_opening(), Some(container.clone()));
+        assert_eq!(book.next_opening(now), Some(container.clone()));
         book.opened(container, Ok("session"), now);
     }
 
@@ -299,7 +319,7 @@ mod tests {
             let now = began + Duration::from_secs(second);
             let way = book.way(&a, 1, now);
             assert!(matches!(way, Way::Sync(WhySync::Silent | WhySync::Opening)), "{way:?} at {second} s");
-            while let Some(container) = book.next_opening() {
+            while let Some(container) = book.next_opening(now) {
                 openings.push(second);
                 book.opened(&container, Err(WhySync::Silent), now);
             }
@@ -307,12 +327,12 @@ mod tests {
         assert_eq!(openings, [1, 3, 7, 15, 31, 63, 127, 255, 511]);
         let now = began + Duration::from_secs(1_000);
         let _ = book.way(&a, 1, now);
-        assert_eq!(book.next_opening(), Some(a.clone()));
+        assert_eq!(book.next_opening(now), Some(a.clone()));
         book.opened(&a, Ok("another"), now);
         assert_eq!(book.way(&a, 1, now + WORKED), Way::Session("another"));
         book.ended(&a, WhySync::Ended, now, now + WORKED);
         let _ = book.way(&a, 1, now + WORKED + BACK_OFF.0);
-        assert_eq!(book.next_opening(), Some(a), "the last one worked");
+        assert_eq!(book.next_opening(now + WORKED + BACK_OFF.0), Some(a), "the last one worked");
     }
 
     #[test]
@@ -342,8 +362,13 @@ mod tests {
             assert_eq!(book.way(&id(&number.to_string()), 1, now), Way::Sync(WhySync::FirstAttempt));
         }
         assert_eq!(book.way(&id("one more"), 1, now), Way::Sync(WhySync::TooManySessions));
-        let opening = std::iter::from_fn(|| book.next_opening()).count();
-        assert_eq!(opening, OPENING_AT_ONCE);
+        let mut openings = |now| std::iter::from_fn(|| book.next_opening(now)).count();
+        assert_eq!((openings(now), openings(now)), (OPENING_AT_ONCE, 0));
+        let later: usize = (1..100).map(|number| openings(now + QUICK * number)).sum();
+        assert_eq!(later, MOST_OPENING - OPENING_AT_ONCE, "those that hang leave their turns to others");
+        book.forget_openings(now);
+        let again = std::iter::from_fn(|| book.next_opening(now)).count();
+        assert_eq!(again, OPENING_AT_ONCE, "none is in progress any more");
         for command in 0..1_000 {
             book.works(&id("0"), command);
             book.doubt(&id("0"), command, WhySync::ExitCode, now);

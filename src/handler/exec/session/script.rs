@@ -25,9 +25,10 @@ const LONGEST: usize = 16 << 10;
 /// - Signals that a command sends to its process group (`kill 0`) do not end the shells. A read that one of them interrupts is
 ///   repeated. The traps are not inherited.
 /// - `exec` keeps a command that is named like a builtin, a keyword or a function from being one.
-/// - The runner's own descriptors are closed in the command, whose standard input is empty, as with ExecSync.
+/// - The runner's own descriptors are closed in the command, whose standard input is empty, as with ExecSync. Its outputs are
+///   opened anew, so that what it sets on them, such as O_NONBLOCK, ends with it.
 /// - What is said about a command that a signal ended goes to the runner's standard error, which is `/dev/null`.
-/// - A marker that cannot be written ends the session: ExecSync decides then.
+/// - A marker that cannot be written ends the session, and so does the end of the first shell: ExecSync decides then.
 /// - `_g` kills what is in this process group and is not one of the three, and looks again until nothing is left.
 /// - `_o` kills the process groups of shells with the same first line, which names whose they are. The stream may have ended
 ///   without them, because they are stopped or frozen, or because the runtime was killed, whose shim keeps their input open.
@@ -50,13 +51,13 @@ IFS= read -r _x <$_d/cmdline && [ "$_x" = "$_h" ] && IFS= read -r _x <$_d/stat &
 [ "$3" != $$ ] && kill -9 -$3
 done
 set -f; }
-_z(){ echo "$_m $1" && echo "$_m" >&3 || exit; }
-_r(){ _m=$1; shift; (exec "$@") </dev/null 2>&3 3>&-; _z $?; }
+_z(){ kill -0 $$ && echo "$_m $1" && echo "$_m" >&3 || exit; }
+_r(){ _m=$1; shift; (exec "$@") </dev/null >/proc/self/fd/1 2>/proc/self/fd/3 3>&-; _z $?; }
 { $_t
 IFS= read -r _k && printf '%s\n' "$_k"
 while _s= _l=; IFS= read -r _l || { [ "$_s" ] && _l=; }; do case $_l in
 "$_k k") _g;;
-"$_k p "*) set -- $_l; kill -0 $3 && echo "$4" >&4;;
+"$_k p "*) set -- $_l; kill -0 $$ && kill -0 $3 && echo "$4" >&4;;
 "$_k "*) printf '%s\n' "$_l";;
 "");;
 *) break;;
@@ -86,7 +87,7 @@ pub(super) fn script(owner: &str) -> String {
 /// Has a shell with programs of its own, a busybox that is built so, run the image's all the same, as ExecSync does. What it has
 /// built in runs only by a path, which says the same of itself if that leads to the shell's own file. Otherwise, ExecSync
 /// decides.
-pub(super) const RUN_BY_PATH: &str = r#"_r(){ _m=$1; shift; case $1 in */*);; *) if (PATH=/dev/null command -v "$1") >/dev/null; then IFS=:; for _d in $PATH; do [ -f "$_d/$1" ] && [ -x "$_d/$1" ] && break; _d=; done; unset IFS; [ "$_d/$1" -ef /proc/$$/exe ] || { _z 127; return; }; _d=$_d/$1; shift; set -- "$_d" "$@"; fi;; esac; (exec "$@") </dev/null 2>&3 3>&-; _z $?; }"#;
+pub(super) const RUN_BY_PATH: &str = r#"_r(){ _m=$1; shift; case $1 in */*);; *) if (PATH=/dev/null command -v "$1") >/dev/null; then IFS=:; for _d in $PATH; do [ -f "$_d/$1" ] && [ -x "$_d/$1" ] && break; _d=; done; unset IFS; [ "$_d/$1" -ef /proc/$$/exe ] || { _z 127; return; }; _d=$_d/$1; shift; set -- "$_d" "$@"; fi;; esac; (exec "$@") </dev/null >/proc/self/fd/1 2>/proc/self/fd/3 3>&-; _z $?; }"#;
 
 /// Writes the environment that the shells were started with.
 const ENVIRONMENT: &str = "(exec cat /proc/$$/environ) </dev/null 2>&3 3>&-;_z $?";

@@ -196,7 +196,9 @@ fn a_command_gets_nothing_of_the_shells_own() {
     for program in SHELLS {
         let mut shell = Shell::start(program);
         let (_, status) = shell.run_text(&["/bin/cat", "/proc/self/status"]);
-        let signals = |status: &str| status.lines().filter(|line| line.starts_with("Sig")).skip(1).collect::<Vec<_>>().join("\n");
+        let signals = |status: &str| {
+            status.lines().filter(|line| line.starts_with("Sig")).skip(1).collect::<Vec<_>>().join("\n")
+        };
         let ours = Command::new("/bin/cat").arg("/proc/self/status").output().unwrap().stdout;
         assert_eq!(signals(&status), signals(&String::from_utf8_lossy(&ours)), "{program:?}");
         let (_, descriptors) = shell.run_text(&["/bin/ls", "/proc/self/fd"]);
@@ -205,6 +207,18 @@ fn a_command_gets_nothing_of_the_shells_own() {
         assert_eq!(stdin, "/dev/null\n", "{program:?}");
         let (_, names) = shell.run_text(&["/usr/bin/env"]);
         assert!(names.lines().all(|line| !line.starts_with('_') || line.starts_with("_=")), "{names}");
+    }
+}
+
+#[test]
+fn what_a_command_sets_on_its_outputs_ends_with_it() {
+    for program in SHELLS {
+        let mut shell = Shell::start(program);
+        let nonblocking = ["/bin/dd", "oflag=nonblock", "if=/bin/sh", "bs=100", "count=1", "status=none"];
+        assert_eq!(shell.run_text(&nonblocking).0, 0, "{program:?}");
+        let long = "exec /usr/bin/head -c 900000 /dev/zero";
+        let (code, output) = shell.run_text(&["/bin/sh", "-c", long]);
+        assert_eq!((code, output.len()), (0, 900_000), "{program:?}");
     }
 }
 
