@@ -11,7 +11,8 @@
 #
 # Rigs can run at the same time, also next to a containerd of the machine: root, state, sockets, CNI and runc's state are
 # in DIR; bridge and subnet are unused ones. It runs without systemd, on cgroup v1 or v2, and needs no registry: it builds
-# two images, localhost/busybox:1 (a shell and its applets in /bin) and localhost/pause:1.
+# two images, localhost/busybox:1 (a shell and its applets in /bin) and localhost/pause:1. Pods with the runtime handler
+# "crun" run with crun where that is installed; it is not installed here.
 # Results go to stdout, progress and errors to stderr. containerd logs to DIR/containerd.log.
 set -eu
 umask 022
@@ -143,6 +144,11 @@ state = "$DIR/state"
       runtime_type = "io.containerd.runc.v2"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         Root = "$DIR/runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.crun]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.crun.options]
+        BinaryName = "crun"
+        Root = "$DIR/crun"
 END
 }
 
@@ -290,8 +296,13 @@ shims() {
 
 no_shims() { [ -z "$(shims)" ]; }
 
-# Kills all containers of DIR with runc, including those that ctr created, whose state is in runc's default place.
+# Kills all containers of DIR with what runs them, including those that ctr created, whose state is in runc's default place.
 end_containers() {
+    for state in "$DIR"/crun/*/*/status; do
+        [ -f "$state" ] || continue
+        container=$(dirname "$state")
+        crun --root "$(dirname "$container")" delete --force "$(basename "$container")" || true
+    done
     for state in "$DIR"/runc/*/*/state.json /run/containerd/runc/*/*/state.json; do
         grep -qsF "\"bundle=$DIR/" "$state" || continue
         container=$(dirname "$state")

@@ -1,0 +1,261 @@
+//! What is measured, and in which order: attempts at each rate and each way, the opening of sessions, and idle sessions.
+
+use std::{
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use anyhow::Result;
+
+use crate::{
+    accounts::{Look, Used},
+    attempts::Attempts,
+    comparators::find,
+    probing::{Probes, Probing, Way},
+    rig::{Pods, Rig},
+};
+
+/// 10 pods with 5 containers each: at 100 ms, each pod has the 50 attempts a second that criprobe's defaults allow it.
+const PODS: usize = 10;
+const CONTAINERS: usize = 5;
+
+/// 1, 10, 100 and 500 attempts a second, with one probe in a container.
+const LOADS: [Probes; 4] = [
+    Probes { count: 1, pod: "exec-0", container: "app-0", period: Duration::from_secs(1) },
+    Probes { count: PODS, pod: "exec-*", container: "app-0", period: Duration::from_secs(1) },
+    Probes { count: PODS, pod: "exec-*", container: "app-0", period: Duration::from_millis(100) },
+    Probes { count: PODS * CONTAINERS, pod: "exec-*", container: "app-*", period: Duration::from_millis(100) },
+];
+
+/// The place among [`LOADS`] of the rate that ExecSync keeps, too.
+pub(crate) const MODEST: f64 = 10.0;
+
+/// The most attempts a second.
+pub(crate) const MOST: f64 = 500.0;
+
+/// No probe.
+const NONE: Probes = Probes { count: 0, pod: "", container: "", period: Duration::from_secs(1) };
+
+/// Each container once, for the opening of sessions.
+const ONCE: Duration = Duration::from_secs(10);
+
+/// 60 s: the period of the probes of idle sessions.
+const SELDOM: Duration = Duration::from_secs(60);
+
+/// 3 s: by then probes have found their places in their periods, and what a former daemon left has ended.
+const SETTLING: Duration = Duration::from_secs(3);
+
+/// 20 containers in each pod of idle sessions: a shim for each pod is most of what they take.
+const CROWD: usize = 20;
+
+/// Where, what, and how long.
+pub(crate) struct Setting<'a> {
+    pub(crate) criprobe: &'a Path,
+    pub(crate) window: Duration,
+    /// How often sessions are opened in each of the 50 containers.
+    pub(crate) rounds: u32,
+    /// Idle sessions; none leaves these out.
+    pub(crate) sessions: usize,
+}
+
+/// What was found. What could not be measured is missing, and stderr says why.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) idle: Option<Idle>,
+    pub(crate) windows: Vec<Window>,
+    pub(crate) opening: Option<Opening>,
+    pub(crate) memory: Option<Memory>,
+}
+
+/// CPU time a second without attempts.
+#[derive(Clone, Copy)]
+pub(crate) struct Idle {
+    /// Without criprobe.
+    pub(crate) without: Used,
+    /// With criprobe, which has no probe.
+    pub(crate) with: Used,
+}
+
+/// One way at one rate.
+pub(crate) struct Window {
+    pub(crate) way: Way,
+    pub(crate) asked: f64,
+    pub(crate) used: Used,
+    pub(crate) attempts: Attempts,
+}
+
+impl Window {
+    /// What one attempt took of this.
+    pub(crate) fn each(&self, used: Duration) -> Duration {
+        used.checked_div(u32::try_from(self.attempts.count()).unwrap_or(u32::MAX)).unwrap_or_default()
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
+        self.attempts.count() as f64 / self.used.took.as_secs_f64()
+    }
+}
+
+/// What a session takes beside its attempts, in CPU time.
+#[derive(Clone, Copy)]
+pub(crate) struct Opening {
+    pub(crate) opening: Duration,
+    pub(crate) closing: Duration,
+}
+
+/// Resident memory of the daemon, in octets.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) sessions: usize,
+    pub(crate) without: u64,
+    pub(crate) with: u64,
+}
+
+impl Found {
+    pub(crate) fn window(&self, way: Way, asked: f64) -> Option<&Window> {
+        self.windows.iter().find(|window| window.way == way && window.asked == asked)
+    }
+
+    /// The CPU time of an attempt where ExecSync keeps up.
+    pub(crate) fn each(&self, way: Way) -> Option<Duration> {
+        self.window(way, MODEST).map(|window| window.each(window.used.shares.total()))
+    }
+}
+
+/// Measures all of it.
+///
+/// # Errors
+/// The rig does not work.
+pub(crate) fn run(setting: &Setting<'_>) -> Result<Found> {
+    let rig = Rig::start()?;
+    let mut found = Found::default();
+    let pods = rig.run_pods("runc", PODS, CONTAINERS)?;
+    found.idle = kept("idle", || setting.idle(&rig, &pods));
+    for way in [Way::SyncRunc, Way::SessionRunc] {
+        found.windows.extend(setting.windows(&rig, &pods, way));
+    }
+    if let (Some(sync), Some(session)) = (found.each(Way::SyncRunc), found.each(Way::SessionRunc)) {
+        found.opening = kept("opening sessions", || setting.opening(&rig, &pods, sync, session));
+    }
+    rig.remove(pods)?;
+    if find("crun").is_some() {
+        let pods = rig.run_pods("crun", PODS, CONTAINERS)?;
+        found.windows.extend(setting.windows(&rig, &pods, Way::SyncCrun));
+        rig.remove(pods)?;
+    }
+    if setting.sessions > 0 {
+        found.memory = kept("idle sessions", || setting.memory(&rig));
+    }
+    Ok(found)
+}
+
+/// Says on stderr what is measured, and why it could not be.
+fn kept<T>(what: &str, measure: impl FnOnce() -> Result<T>) -> Option<T> {
+    eprintln!("{what}");
+    measure().inspect_err(|error| eprintln!("left out: {what}: {error:#}")).ok()
+}
+
+impl Setting<'_> {
+    fn idle(&self, rig: &Rig, pods: &Pods) -> Result<Idle> {
+        thread::sleep(SETTLING);
+        let (before, after) = self.pass(|| rig.accounts(pods, None).look())?;
+        let without = after.since(&before);
+        let probing = Probing::start(self.criprobe, &rig.socket(), Way::SyncRunc, NONE)?;
+        thread::sleep(SETTLING);
+        let (before, after) = self.pass(|| rig.accounts(pods, Some(&probing.cgroup)).look())?;
+        Ok(Idle { without, with: after.since(&before) })
+    }
+
+    fn windows(&self, rig: &Rig, pods: &Pods, way: Way) -> Vec<Window> {
+        let window = |probes: Probes| {
+            let what = format!("{} at {} a second", way.title(), probes.rate());
+            kept(&what, || self.measure(rig, pods, way, probes))
+        };
+        LOADS.into_iter().filter_map(window).collect()
+    }
+
+    /// One way at one rate.
+    fn measure(&self, rig: &Rig, pods: &Pods, way: Way, probes: Probes) -> Result<Window> {
+        let mut probing = Probing::start(self.criprobe, &rig.socket(), way, probes)?;
+        probing.daemon.wait_for(probes.count)?;
+        probing.wait_until_attempted(probes.count, &[])?;
+        thread::sleep(SETTLING);
+        let (before, after) = self.pass(|| rig.accounts(pods, Some(&probing.cgroup)).look())?;
+        let attempts = Attempts::of(&probing.daemon, before.wall, after.wall)?;
+        drop(probing);
+        // The runtime ends the commands that it still runs.
+        thread::sleep(SETTLING);
+        Ok(Window { way, asked: probes.rate(), used: after.since(&before), attempts })
+    }
+
+    /// Looks, lets the window pass, and looks again.
+    fn pass(&self, look: impl Fn() -> Result<Look>) -> Result<(Look, Look)> {
+        let before = look()?;
+        thread::sleep(self.window);
+        Ok((before, look()?))
+    }
+
+    /// Starts daemons that attempt each probe once, without and with sessions. What differs is what sessions take, less what
+    /// the attempts differ by: one costs `sync` or `session`.
+    fn opening(&self, rig: &Rig, pods: &Pods, sync: Duration, session: Duration) -> Result<Opening> {
+        let (mut without, mut with) = ([Duration::ZERO; 2], [Duration::ZERO; 2]);
+        for round in 0..self.rounds {
+            eprintln!("  round {} of {}", round + 1, self.rounds);
+            for (way, sessions, sum) in [
+                (Way::SyncRunc, &[][..], &mut without),
+                (Way::SessionRunc, &pods.cgroups, &mut with),
+            ] {
+                let used = self.once(rig, pods, way, sessions, [sync, session])?;
+                *sum = [sum[0] + used[0], sum[1] + used[1]];
+            }
+        }
+        let count = self.rounds * u32::try_from(pods.cgroups.len())?;
+        let each = |which: usize| with[which].saturating_sub(without[which]) / count;
+        Ok(Opening { opening: each(0), closing: each(1) })
+    }
+
+    /// What a daemon's start takes without what its attempts cost, and what its end takes.
+    fn once(
+        &self,
+        rig: &Rig,
+        pods: &Pods,
+        way: Way,
+        sessions: &[PathBuf],
+        [sync, session]: [Duration; 2],
+    ) -> Result<[Duration; 2]> {
+        let count = pods.cgroups.len();
+        let probes = Probes { count, pod: "exec-*", container: "app-*", period: ONCE };
+        let accounts = rig.accounts(pods, None);
+        let before = accounts.look()?;
+        let mut probing = Probing::start(self.criprobe, &rig.socket(), way, probes)?;
+        probing.wait_until_attempted(count, sessions)?;
+        thread::sleep(SETTLING);
+        let after = rig.accounts(pods, Some(&probing.cgroup)).look()?;
+        let attempts = Attempts::of(&probing.daemon, before.wall, after.wall)?;
+        let by_session = attempts.by("session");
+        let cost = sync * u32::try_from(attempts.count() - by_session)? + session * u32::try_from(by_session)?;
+        let opened = after.since(&before).shares.total().saturating_sub(cost);
+        let before = accounts.look()?;
+        drop(probing);
+        thread::sleep(SETTLING);
+        Ok([opened, accounts.look()?.since(&before).shares.total()])
+    }
+
+    fn memory(&self, rig: &Rig) -> Result<Memory> {
+        let pods = rig.run_pods("runc", self.sessions.div_ceil(CROWD), CROWD)?;
+        let count = pods.cgroups.len();
+        eprintln!("  {count} containers run");
+        let probes = Probes { count, pod: "exec-*", container: "app-*", period: SELDOM };
+        let resident = |way: Way, sessions: &[PathBuf]| -> Result<u64> {
+            let mut probing = Probing::start(self.criprobe, &rig.socket(), way, probes)?;
+            probing.wait_until_attempted(count, sessions)?;
+            thread::sleep(SETTLING);
+            let resident = probing.daemon.process.resident();
+            eprintln!("  {} at {} a second: {resident:?}", way.title(), probes.rate());
+            resident
+        };
+        let without = resident(Way::SyncRunc, &[])?;
+        let with = resident(Way::SessionRunc, &pods.cgroups)?;
+        Ok(Memory { sessions: count, without, with })
+    }
+}

@@ -1,0 +1,127 @@
+//! criprobe, which probes the rig's containers by commands: which of them, how often and which way in; the daemon at work out.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+use criprobe::clock;
+use tempfile::TempDir;
+
+use crate::{
+    accounts::{Cgroup, population},
+    daemon::Daemon,
+    process::remove_when_interrupted,
+};
+
+/// 5 min: how long the first attempts of all probes may take, and the opening of all sessions.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Which way commands go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    SyncRunc,
+    SyncCrun,
+    SessionRunc,
+}
+
+impl Way {
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::SyncRunc => "ExecSync, runc",
+            Self::SyncCrun => "ExecSync, crun",
+            Self::SessionRunc => "session, runc",
+        }
+    }
+
+    fn is_session(self) -> bool {
+        self == Self::SessionRunc
+    }
+}
+
+/// What is probed: one command in each container that matches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probes {
+    pub(crate) count: usize,
+    /// Patterns of names.
+    pub(crate) pod: &'static str,
+    pub(crate) container: &'static str,
+    pub(crate) period: Duration,
+}
+
+impl Probes {
+    /// How many attempts a second they ask for.
+    pub(crate) fn rate(self) -> f64 {
+        self.count as f64 / self.period.as_secs_f64()
+    }
+
+    /// The configuration that has them; with the defaults of all that decides what an attempt costs.
+    fn configuration(self, way: Way) -> String {
+        let mut text = "history: {attempts: 1000, outputBytes: 64}\n".to_owned();
+        if way.is_session() {
+            text += "prober: {execMode: session}\n";
+        }
+        if self.count > 0 {
+            let Self { pod, container, period, .. } = self;
+            write!(
+                text,
+                "rules:\n- name: bench\n  match: {{namespace: default, pod: \"{pod}\", container: \"{container}\"}}\n  \
+                 liveness: {{exec: {{command: [/bin/cat, /etc/hostname]}}, period: {}ms, timeout: 10s}}\n",
+                period.as_millis(),
+            )
+            .expect("a string takes what is written");
+        }
+        text
+    }
+}
+
+/// The daemon at work, in a cgroup of its own. The fields are dropped in this order.
+pub(crate) struct Probing {
+    pub(crate) daemon: Daemon,
+    pub(crate) cgroup: Cgroup,
+    _folder: TempDir,
+}
+
+impl Probing {
+    /// Starts it.
+    pub(crate) fn start(program: &Path, runtime: &Path, way: Way, probes: Probes) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("criprobe-bench-").tempdir()?;
+        remove_when_interrupted(folder.path().to_owned());
+        let file = folder.path().join("config.yaml");
+        fs::write(&file, probes.configuration(way))?;
+        let file = file.display().to_string();
+        let cgroup = Cgroup::make("criprobe")?;
+        let daemon = Daemon::start(program, runtime, folder.path(), &[("CRIPROBE_CONFIG", &file)])?;
+        cgroup.adopt(daemon.process.id())?;
+        Ok(Self { daemon, cgroup, _folder: folder })
+    }
+
+    /// Waits until each probe has made an attempt, and until each of these containers has a session.
+    pub(crate) fn wait_until_attempted(&mut self, probes: usize, sessions: &[PathBuf]) -> Result<()> {
+        let deadline = clock::now() + PATIENCE;
+        loop {
+            self.daemon.process.ensure_running()?;
+            let attempts = self.daemon.counted().map_or(0, |(_, all)| all as usize);
+            let open = sessions.iter().filter(|cgroup| is_helped(cgroup)).count();
+            if attempts >= probes && open == sessions.len() {
+                return Ok(());
+            }
+            ensure!(
+                clock::now() < deadline,
+                "{attempts} attempts of {probes} probes, and {open} of {} sessions after {} s",
+                sessions.len(),
+                PATIENCE.as_secs()
+            );
+            thread::sleep(Duration::from_millis(250));
+        }
+    }
+}
+
+/// Whether a session's processes are in a container, beside its only one and a command.
+fn is_helped(cgroup: &Path) -> bool {
+    population(cgroup) > 2
+}
