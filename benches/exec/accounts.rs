@@ -13,6 +13,8 @@ use std::{
 use anyhow::{Context, Result};
 use criprobe::{clock, ids::ContainerId};
 
+use crate::process::when_interrupted;
+
 /// Where cgroups count CPU time: the `cpuacct` hierarchy of version 1, or the only one of version 2 (cgroups(7)).
 const HIERARCHIES: [&str; 2] = ["/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup"];
 
@@ -22,7 +24,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// 5 s: for the end of the last process of a cgroup.
 const END: Duration = Duration::from_secs(5);
 
-/// A cgroup that this bench has made. Removed when dropped; its processes have to be gone by then.
+/// A cgroup that this bench has made. Removed when dropped, or by an interruption; its processes have to be gone by then.
 pub(crate) struct Cgroup {
     folder: PathBuf,
 }
@@ -32,6 +34,10 @@ impl Cgroup {
     pub(crate) fn make(name: &str) -> Result<Self> {
         let folder = top()?.join(format!("criprobe-bench-{}-{name}", process::id()));
         fs::create_dir(&folder).with_context(|| format!("make the cgroup {}", folder.display()))?;
+        when_interrupted({
+            let folder = folder.clone();
+            move || remove(&folder)
+        });
         Ok(Self { folder })
     }
 
@@ -49,19 +55,19 @@ impl Cgroup {
         };
         Ok(pids.lines().filter_map(|pid| pid.parse().ok()).filter(is_named).collect())
     }
-
-    /// Removes it, as soon as its last process has ended.
-    pub(crate) fn remove(&self) {
-        let deadline = clock::now() + END;
-        while fs::remove_dir(&self.folder).is_err() && self.folder.exists() && clock::now() < deadline {
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
 }
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        self.remove();
+        remove(&self.folder);
+    }
+}
+
+/// Removes a cgroup, as soon as its last process has ended.
+fn remove(folder: &Path) {
+    let deadline = clock::now() + END;
+    while fs::remove_dir(folder).is_err() && folder.exists() && clock::now() < deadline {
+        thread::sleep(Duration::from_millis(20));
     }
 }
 

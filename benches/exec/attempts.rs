@@ -1,4 +1,4 @@
-//! The attempts of a daemon's probes in a window of time, as its API shows them.
+//! The attempts of a daemon's probes in a window of time, from the file that it writes them to.
 
 use std::{
     collections::BTreeMap,
@@ -9,12 +9,10 @@ use anyhow::{Context, Result};
 use criprobe::clock;
 use serde_json::Value;
 
-use crate::daemon::Daemon;
-
 /// Those that began in the window.
 #[derive(Default)]
 pub(crate) struct Attempts {
-    /// How many of them went which way.
+    /// How many of them went which way: `session`, `sync`, `sync (no shell in the image)`.
     pub(crate) routes: BTreeMap<String, usize>,
     /// How many were no success.
     pub(crate) unsuccessful: usize,
@@ -24,20 +22,16 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// Reads those of all probes.
-    pub(crate) fn of(daemon: &Daemon, from: SystemTime, to: SystemTime) -> Result<Self> {
-        // All have the same form, so they compare as text.
-        let window = clock::rfc3339(from)..clock::rfc3339(to);
+    /// Finds them among all lines of the file.
+    pub(crate) fn of(lines: &str, from: SystemTime, to: SystemTime) -> Result<Self> {
+        // All times have the same form, so they compare as text.
+        let (from, to) = (clock::rfc3339(from), clock::rfc3339(to));
         let mut attempts = Self::default();
-        let probes = daemon.get("/v1/probes")?;
-        for probe in probes.as_array().context("the probes are no list")? {
-            let id = probe["id"].as_str().context("a probe has no id")?;
-            let detail = daemon.get(&format!("/v1/probes/{id}"))?;
-            for attempt in detail["history"].as_array().context("a probe has no history")? {
-                let at = attempt["at"].as_str().context("an attempt has no time")?;
-                if window.contains(&at.to_owned()) {
-                    attempts.add(attempt);
-                }
+        for line in lines.lines() {
+            let attempt: Value = serde_json::from_str(line).context("an attempt is no JSON")?;
+            let at = attempt["at"].as_str().context("an attempt has no time")?;
+            if (&*from..&*to).contains(&at) {
+                attempts.add(&attempt);
             }
         }
         attempts.lags.sort_unstable();
@@ -47,7 +41,11 @@ impl Attempts {
 
     fn add(&mut self, attempt: &Value) {
         let seconds = |field: &str| Duration::try_from_secs_f64(attempt[field].as_f64()?).ok();
-        *self.routes.entry(attempt["exec"].as_str().unwrap_or("sync").to_owned()).or_default() += 1;
+        let mut route = attempt["exec"].as_str().unwrap_or("sync").to_owned();
+        if let Some(why) = attempt["execReason"].as_str() {
+            route += &format!(" ({why})");
+        }
+        *self.routes.entry(route).or_default() += 1;
         self.unsuccessful += usize::from(attempt["result"] != "success");
         self.lags.extend(seconds("lagSeconds"));
         self.durations.extend(seconds("durationSeconds"));
@@ -57,9 +55,9 @@ impl Attempts {
         self.routes.values().sum()
     }
 
-    /// How many went this way.
-    pub(crate) fn by(&self, route: &str) -> usize {
-        self.routes.get(route).copied().unwrap_or(0)
+    /// How many went by a session.
+    pub(crate) fn by_session(&self) -> usize {
+        self.routes.get("session").copied().unwrap_or(0)
     }
 
     /// How late they began, of which so many of a hundred did not exceed this.

@@ -11,7 +11,6 @@ use anyhow::Result;
 use crate::{
     accounts::{Look, Used},
     attempts::Attempts,
-    comparators::find,
     probing::{Probes, Probing, Way},
     rig::{Pods, Rig},
 };
@@ -28,10 +27,10 @@ const LOADS: [Probes; 4] = [
     Probes { count: PODS * CONTAINERS, pod: "exec-*", container: "app-*", period: Duration::from_millis(100) },
 ];
 
-/// The place among [`LOADS`] of the rate that ExecSync keeps, too.
+/// 10 attempts a second: ExecSync keeps them, too.
 pub(crate) const MODEST: f64 = 10.0;
 
-/// The most attempts a second.
+/// The most attempts a second that are asked for.
 pub(crate) const MOST: f64 = 500.0;
 
 /// No probe.
@@ -49,13 +48,30 @@ const SETTLING: Duration = Duration::from_secs(3);
 /// 20 containers in each pod of idle sessions: a shim for each pod is most of what they take.
 const CROWD: usize = 20;
 
+/// What can be measured alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// ExecSync with runc
+    Runc,
+    /// Sessions, with runc
+    Session,
+    /// The opening of sessions; needs both
+    Opening,
+    /// ExecSync with crun
+    Crun,
+    /// The memory of idle sessions
+    Memory,
+}
+
 /// Where, what, and how long.
 pub(crate) struct Setting<'a> {
+    /// Only these; all if there are none.
+    pub(crate) only: &'a [Part],
     pub(crate) criprobe: &'a Path,
     pub(crate) window: Duration,
     /// How often sessions are opened in each of the 50 containers.
     pub(crate) rounds: u32,
-    /// Idle sessions; none leaves these out.
+    /// Idle sessions.
     pub(crate) sessions: usize,
 }
 
@@ -127,23 +143,25 @@ impl Found {
 /// # Errors
 /// The rig does not work.
 pub(crate) fn run(setting: &Setting<'_>) -> Result<Found> {
-    let rig = Rig::start()?;
+    let mut rig = Rig::start()?;
     let mut found = Found::default();
     let pods = rig.run_pods("runc", PODS, CONTAINERS)?;
     found.idle = kept("idle", || setting.idle(&rig, &pods));
-    for way in [Way::SyncRunc, Way::SessionRunc] {
-        found.windows.extend(setting.windows(&rig, &pods, way));
+    for (part, way) in [(Part::Runc, Way::SyncRunc), (Part::Session, Way::SessionRunc)] {
+        if setting.wants(part) {
+            found.windows.extend(setting.windows(&rig, &pods, way));
+        }
     }
-    if let (Some(sync), Some(session)) = (found.each(Way::SyncRunc), found.each(Way::SessionRunc)) {
+    if let (Some(sync), Some(session)) = (found.each(Way::SyncRunc), found.each(Way::SessionRunc))
+        && setting.wants(Part::Opening)
+    {
         found.opening = kept("opening sessions", || setting.opening(&rig, &pods, sync, session));
     }
     rig.remove(pods)?;
-    if find("crun").is_some() {
-        let pods = rig.run_pods("crun", PODS, CONTAINERS)?;
-        found.windows.extend(setting.windows(&rig, &pods, Way::SyncCrun));
-        rig.remove(pods)?;
+    if setting.wants(Part::Crun) {
+        found.windows.extend(kept("crun", || setting.with_crun(&mut rig)).into_iter().flatten());
     }
-    if setting.sessions > 0 {
+    if setting.wants(Part::Memory) {
         found.memory = kept("idle sessions", || setting.memory(&rig));
     }
     Ok(found)
@@ -156,6 +174,10 @@ fn kept<T>(what: &str, measure: impl FnOnce() -> Result<T>) -> Option<T> {
 }
 
 impl Setting<'_> {
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+
     fn idle(&self, rig: &Rig, pods: &Pods) -> Result<Idle> {
         thread::sleep(SETTLING);
         let (before, after) = self.pass(|| rig.accounts(pods, None).look())?;
@@ -174,6 +196,14 @@ impl Setting<'_> {
         LOADS.into_iter().filter_map(window).collect()
     }
 
+    fn with_crun(&self, rig: &mut Rig) -> Result<Vec<Window>> {
+        rig.add_crun()?;
+        let pods = rig.run_pods("crun", PODS, CONTAINERS)?;
+        let windows = self.windows(rig, &pods, Way::SyncCrun);
+        rig.remove(pods)?;
+        Ok(windows)
+    }
+
     /// One way at one rate.
     fn measure(&self, rig: &Rig, pods: &Pods, way: Way, probes: Probes) -> Result<Window> {
         let mut probing = Probing::start(self.criprobe, &rig.socket(), way, probes)?;
@@ -181,8 +211,10 @@ impl Setting<'_> {
         probing.wait_until_attempted(probes.count, &[])?;
         thread::sleep(SETTLING);
         let (before, after) = self.pass(|| rig.accounts(pods, Some(&probing.cgroup)).look())?;
-        let attempts = Attempts::of(&probing.daemon, before.wall, after.wall)?;
-        drop(probing);
+        let attempts = Attempts::of(&probing.end()?, before.wall, after.wall)?;
+        if way == Way::SessionRunc && attempts.by_session() < attempts.count() {
+            eprintln!("  {:?}", attempts.routes);
+        }
         // The runtime ends the commands that it still runs.
         thread::sleep(SETTLING);
         Ok(Window { way, asked: probes.rate(), used: after.since(&before), attempts })
@@ -231,14 +263,13 @@ impl Setting<'_> {
         probing.wait_until_attempted(count, sessions)?;
         thread::sleep(SETTLING);
         let after = rig.accounts(pods, Some(&probing.cgroup)).look()?;
-        let attempts = Attempts::of(&probing.daemon, before.wall, after.wall)?;
-        let by_session = attempts.by("session");
-        let cost = sync * u32::try_from(attempts.count() - by_session)? + session * u32::try_from(by_session)?;
-        let opened = after.since(&before).shares.total().saturating_sub(cost);
-        let before = accounts.look()?;
-        drop(probing);
+        let ending = accounts.look()?;
+        let attempts = Attempts::of(&probing.end()?, before.wall, after.wall)?;
         thread::sleep(SETTLING);
-        Ok([opened, accounts.look()?.since(&before).shares.total()])
+        let ended = accounts.look()?.since(&ending).shares.total();
+        let by_session = attempts.by_session();
+        let cost = sync * u32::try_from(attempts.count() - by_session)? + session * u32::try_from(by_session)?;
+        Ok([after.since(&before).shares.total().saturating_sub(cost), ended])
     }
 
     fn memory(&self, rig: &Rig) -> Result<Memory> {
@@ -250,9 +281,9 @@ impl Setting<'_> {
             let mut probing = Probing::start(self.criprobe, &rig.socket(), way, probes)?;
             probing.wait_until_attempted(count, sessions)?;
             thread::sleep(SETTLING);
-            let resident = probing.daemon.process.resident();
-            eprintln!("  {} at {} a second: {resident:?}", way.title(), probes.rate());
-            resident
+            let resident = probing.daemon.process.resident()?;
+            eprintln!("  {}: {} KiB", way.title(), resident >> 10);
+            Ok(resident)
         };
         let without = resident(Way::SyncRunc, &[])?;
         let with = resident(Way::SessionRunc, &pods.cgroups)?;

@@ -10,8 +10,6 @@ mod probing;
 mod rig;
 mod verdicts;
 
-#[path = "../relay/comparators.rs"]
-mod comparators;
 #[path = "../../tests/support/cri.rs"]
 #[allow(dead_code)]
 mod cri;
@@ -40,7 +38,7 @@ use std::{
 
 use anyhow::Result;
 use clap::Parser;
-use course::Setting;
+use course::{Part, Setting};
 use figure::Figure;
 use flags::Flags;
 use table::Table;
@@ -55,9 +53,12 @@ struct Arguments {
     /// How long each way is measured at each rate, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(3..=90))]
     seconds: Option<u64>,
-    /// Idle sessions, each in a container; 0 leaves them out
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=2000))]
+    /// Idle sessions, each in a container
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2000))]
     sessions: Option<u16>,
+    /// Only these
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    only: Vec<Part>,
     #[command(flatten)]
     flags: Flags,
 }
@@ -69,9 +70,9 @@ fn main() -> ExitCode {
 /// Says whether every figure that had to be reached was, as far as that was asked for.
 fn run(arguments: &Arguments) -> Result<bool> {
     process::clean_up_when_interrupted()?;
-    comparators::install_missing(&[("crun", "crun")]);
     let (seconds, rounds, sessions) = if arguments.quick { (6, 1, 100) } else { (20, 3, 1000) };
     let setting = Setting {
+        only: &arguments.only,
         criprobe: &arguments.flags.criprobe,
         window: Duration::from_secs(arguments.seconds.unwrap_or(seconds)),
         rounds,

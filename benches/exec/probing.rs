@@ -21,6 +21,9 @@ use crate::{
 /// 5 min: how long the first attempts of all probes may take, and the opening of all sessions.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Where the daemon writes its attempts, in its folder.
+const ATTEMPTS: &str = "attempts.jsonl";
+
 /// Which way commands go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -60,8 +63,8 @@ impl Probes {
     }
 
     /// The configuration that has them; with the defaults of all that decides what an attempt costs.
-    fn configuration(self, way: Way) -> String {
-        let mut text = "history: {attempts: 1000, outputBytes: 64}\n".to_owned();
+    fn configuration(self, way: Way, attempts: &Path) -> String {
+        let mut text = format!("attempts: {{file: {}, maxBytes: 256MiB}}\n", attempts.display());
         if way.is_session() {
             text += "prober: {execMode: session}\n";
         }
@@ -83,7 +86,8 @@ impl Probes {
 pub(crate) struct Probing {
     pub(crate) daemon: Daemon,
     pub(crate) cgroup: Cgroup,
-    _folder: TempDir,
+    /// With its files.
+    folder: TempDir,
 }
 
 impl Probing {
@@ -92,12 +96,19 @@ impl Probing {
         let folder = tempfile::Builder::new().prefix("criprobe-bench-").tempdir()?;
         remove_when_interrupted(folder.path().to_owned());
         let file = folder.path().join("config.yaml");
-        fs::write(&file, probes.configuration(way))?;
+        fs::write(&file, probes.configuration(way, &folder.path().join(ATTEMPTS)))?;
         let file = file.display().to_string();
         let cgroup = Cgroup::make("criprobe")?;
         let daemon = Daemon::start(program, runtime, folder.path(), &[("CRIPROBE_CONFIG", &file)])?;
         cgroup.adopt(daemon.process.id())?;
-        Ok(Self { daemon, cgroup, _folder: folder })
+        Ok(Self { daemon, cgroup, folder })
+    }
+
+    /// Ends it; returns a line of JSON for each attempt that it has made.
+    pub(crate) fn end(self) -> Result<String> {
+        let Self { daemon, cgroup, folder } = self;
+        drop((daemon, cgroup));
+        Ok(fs::read_to_string(folder.path().join(ATTEMPTS))?)
     }
 
     /// Waits until each probe has made an attempt, and until each of these containers has a session.

@@ -3,16 +3,14 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
 use criprobe::{clock, ids::ContainerId, proto::cri as pb};
-use tokio::{runtime::Runtime as Threads, task::JoinSet};
+use tokio::{runtime::Runtime as Threads, task::JoinSet, time::sleep};
 
 use crate::{
     accounts::{Accounts, Cgroup, of_container},
@@ -34,7 +32,7 @@ pub(crate) struct Rig {
     dir: PathBuf,
     threads: Threads,
     client: Cri,
-    service: Arc<Cgroup>,
+    service: Cgroup,
     /// containerd's process.
     daemon: u32,
 }
@@ -51,23 +49,23 @@ impl Rig {
     pub(crate) fn start() -> Result<Self> {
         script(SCRIPT, &["check"])?;
         let dir = tempfile::Builder::new().prefix("criprobe-exec-").tempdir()?.keep();
-        let service = Arc::new(Cgroup::make("service")?);
         when_interrupted({
-            let (dir, service) = (dir.clone(), Arc::downgrade(&service));
-            move || {
-                // The script repeats it when this process has ended.
-                let _ = text(&dir).and_then(|dir| script(SCRIPT, &["down", dir]));
-                if let Some(service) = service.upgrade() {
-                    service.remove();
-                }
-            }
+            let dir = dir.clone();
+            // The script does it again when this process has ended.
+            move || drop(text(&dir).and_then(|dir| script(SCRIPT, &["down", dir])))
         });
+        let service = Cgroup::make("service")?;
         script(SCRIPT, &["up", text(&dir)?, &process::id().to_string()])?;
-        let daemon = fs::read_to_string(dir.join("containerd.pid"))?.trim().parse()?;
-        service.adopt(daemon)?;
         let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let client = threads.block_on(connected(&dir.join("containerd.sock")))?;
+        let (daemon, client) = threads.block_on(joined(&dir, &service))?;
         Ok(Self { dir, threads, client, service, daemon })
+    }
+
+    /// Starts containerd again, which then knows the runtime handler `crun`.
+    pub(crate) fn add_crun(&mut self) -> Result<()> {
+        script(SCRIPT, &["crun", text(&self.dir)?])?;
+        (self.daemon, self.client) = self.threads.block_on(joined(&self.dir, &self.service))?;
+        Ok(())
     }
 
     /// Where containerd listens.
@@ -145,17 +143,17 @@ impl Drop for Rig {
     }
 }
 
-/// A client of a CRI service that answers.
-async fn connected(socket: &std::path::Path) -> Result<Cri> {
-    let mut client = cri::connect(socket).await?;
-    let deadline: Instant = clock::now() + PATIENCE;
+/// Moves containerd into its cgroup; returns its pid, and a client as soon as its CRI service answers.
+async fn joined(dir: &Path, service: &Cgroup) -> Result<(u32, Cri)> {
+    let daemon = fs::read_to_string(dir.join("containerd.pid"))?.trim().parse()?;
+    service.adopt(daemon)?;
+    let mut client = cri::connect(&dir.join("containerd.sock")).await?;
+    let deadline = clock::now() + PATIENCE;
     while let Err(error) = cri::version(&mut client).await {
-        if clock::now() > deadline {
-            return Err(error).context("containerd's CRI service does not answer");
-        }
-        thread::sleep(Duration::from_millis(50));
+        ensure!(clock::now() < deadline, "containerd's CRI service does not answer: {error:#}");
+        sleep(Duration::from_millis(50)).await;
     }
-    Ok(client)
+    Ok((daemon, client))
 }
 
 async fn run_pod(client: &mut Cri, number: usize, handler: &str) -> Result<Pod> {

@@ -78,7 +78,7 @@ pub(crate) fn times(found: &Found) -> Table<9> {
             window.way.title().to_owned(),
             window.asked.to_string(),
             attempts.count().to_string(),
-            attempts.by("session").to_string(),
+            attempts.by_session().to_string(),
             attempts.unsuccessful.to_string(),
             time(attempts.lag(50)),
             time(attempts.lag(99)),
@@ -115,7 +115,7 @@ pub(crate) fn figures(found: &Found) -> Vec<Figure> {
         figure(
             format!("attempts by sessions, of {MOST} a second that are asked for"),
             Limit::AtLeast(KEPT),
-            most.map(|most| most.attempts.by("session") as f64 / most.used.took.as_secs_f64() / MOST * 100.0),
+            most.map(|most| most.attempts.by_session() as f64 / most.used.took.as_secs_f64() / MOST * 100.0),
             " %",
         ),
         figure(
