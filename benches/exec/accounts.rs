@@ -158,6 +158,17 @@ pub(crate) struct Used {
 }
 
 impl Accounts<'_> {
+    /// Resident memory of containerd and of its shims, in octets.
+    pub(crate) fn resident(&self) -> Result<u64> {
+        let pids = self.service.processes("containerd")?;
+        let kib = pids.into_iter().filter_map(|pid| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+            kib.trim().trim_end_matches(" kB").parse::<u64>().ok()
+        });
+        Ok(kib.sum::<u64>() << 10)
+    }
+
     pub(crate) fn look(&self) -> Result<Look> {
         let service = used(&self.service.folder)?;
         let containerd = used_by(self.daemon);

@@ -1,10 +1,6 @@
 //! What is measured, and in which order: attempts at each rate and each way, the opening of sessions, and idle sessions.
 
-use std::{
-    path::{Path, PathBuf},
-    thread,
-    time::Duration,
-};
+use std::{path::Path, thread, time::Duration};
 
 use anyhow::Result;
 
@@ -119,12 +115,22 @@ pub(crate) struct Opening {
     pub(crate) closing: Duration,
 }
 
-/// Resident memory of the daemon, in octets.
+/// Resident memory in octets: of criprobe, and of containerd with its shims.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory {
     pub(crate) sessions: usize,
-    pub(crate) without: u64,
-    pub(crate) with: u64,
+    pub(crate) without: [u64; 2],
+    pub(crate) with: [u64; 2],
+}
+
+impl Memory {
+    /// What 1,000 sessions take of it, in MiB.
+    pub(crate) fn of_thousand(&self) -> [f64; 2] {
+        [0, 1].map(|whose| {
+            let more = self.with[whose].saturating_sub(self.without[whose]);
+            more as f64 / self.sessions as f64 * 1000.0 / f64::from(1 << 20)
+        })
+    }
 }
 
 impl Found {
@@ -207,12 +213,11 @@ impl Setting<'_> {
     /// One way at one rate.
     fn measure(&self, rig: &Rig, pods: &Pods, way: Way, probes: Probes) -> Result<Window> {
         let mut probing = Probing::start(self.criprobe, &rig.socket(), way, probes)?;
-        probing.daemon.wait_for(probes.count)?;
-        probing.wait_until_attempted(probes.count, &[])?;
+        probing.wait_until_attempted(pods)?;
         thread::sleep(SETTLING);
         let (before, after) = self.pass(|| rig.accounts(pods, Some(&probing.cgroup)).look())?;
         let attempts = Attempts::of(&probing.end()?, before.wall, after.wall)?;
-        if way == Way::SessionRunc && attempts.by_session() < attempts.count() {
+        if way.is_session() && attempts.by_session() < attempts.count() {
             eprintln!("  {:?}", attempts.routes);
         }
         // The runtime ends the commands that it still runs.
@@ -233,11 +238,8 @@ impl Setting<'_> {
         let (mut without, mut with) = ([Duration::ZERO; 2], [Duration::ZERO; 2]);
         for round in 0..self.rounds {
             eprintln!("  round {} of {}", round + 1, self.rounds);
-            for (way, sessions, sum) in [
-                (Way::SyncRunc, &[][..], &mut without),
-                (Way::SessionRunc, &pods.cgroups, &mut with),
-            ] {
-                let used = self.once(rig, pods, way, sessions, [sync, session])?;
+            for (way, sum) in [(Way::SyncRunc, &mut without), (Way::SessionRunc, &mut with)] {
+                let used = self.once(rig, pods, way, [sync, session])?;
                 *sum = [sum[0] + used[0], sum[1] + used[1]];
             }
         }
@@ -252,15 +254,13 @@ impl Setting<'_> {
         rig: &Rig,
         pods: &Pods,
         way: Way,
-        sessions: &[PathBuf],
         [sync, session]: [Duration; 2],
     ) -> Result<[Duration; 2]> {
-        let count = pods.cgroups.len();
-        let probes = Probes { count, pod: "exec-*", container: "app-*", period: ONCE };
+        let probes = Probes { count: pods.cgroups.len(), pod: "exec-*", container: "app-*", period: ONCE };
         let accounts = rig.accounts(pods, None);
         let before = accounts.look()?;
         let mut probing = Probing::start(self.criprobe, &rig.socket(), way, probes)?;
-        probing.wait_until_attempted(count, sessions)?;
+        probing.wait_until_attempted(pods)?;
         thread::sleep(SETTLING);
         let after = rig.accounts(pods, Some(&probing.cgroup)).look()?;
         let ending = accounts.look()?;
@@ -277,16 +277,16 @@ impl Setting<'_> {
         let count = pods.cgroups.len();
         eprintln!("  {count} containers run");
         let probes = Probes { count, pod: "exec-*", container: "app-*", period: SELDOM };
-        let resident = |way: Way, sessions: &[PathBuf]| -> Result<u64> {
+        let resident = |way: Way| -> Result<[u64; 2]> {
             let mut probing = Probing::start(self.criprobe, &rig.socket(), way, probes)?;
-            probing.wait_until_attempted(count, sessions)?;
+            probing.wait_until_attempted(&pods)?;
             thread::sleep(SETTLING);
-            let resident = probing.daemon.process.resident()?;
-            eprintln!("  {}: {} KiB", way.title(), resident >> 10);
+            let resident = [probing.resident()?, rig.accounts(&pods, None).resident()?];
+            eprintln!("  {}: {resident:?} bytes in criprobe, and in containerd and its shims", way.title());
             Ok(resident)
         };
-        let without = resident(Way::SyncRunc, &[])?;
-        let with = resident(Way::SessionRunc, &pods.cgroups)?;
+        let without = resident(Way::SyncRunc)?;
+        let with = resident(Way::SessionRunc)?;
         Ok(Memory { sessions: count, without, with })
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     fmt::Write as _,
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     thread,
     time::Duration,
 };
@@ -16,6 +16,7 @@ use crate::{
     accounts::{Cgroup, population},
     daemon::Daemon,
     process::remove_when_interrupted,
+    rig::Pods,
 };
 
 /// 5 min: how long the first attempts of all probes may take, and the opening of all sessions.
@@ -41,7 +42,7 @@ impl Way {
         }
     }
 
-    fn is_session(self) -> bool {
+    pub(crate) fn is_session(self) -> bool {
         self == Self::SessionRunc
     }
 }
@@ -84,8 +85,11 @@ impl Probes {
 
 /// The daemon at work, in a cgroup of its own. The fields are dropped in this order.
 pub(crate) struct Probing {
-    pub(crate) daemon: Daemon,
+    daemon: Daemon,
     pub(crate) cgroup: Cgroup,
+    probes: usize,
+    /// How many containers have to have a session.
+    sessions: usize,
     /// With its files.
     folder: TempDir,
 }
@@ -101,34 +105,41 @@ impl Probing {
         let cgroup = Cgroup::make("criprobe")?;
         let daemon = Daemon::start(program, runtime, folder.path(), &[("CRIPROBE_CONFIG", &file)])?;
         cgroup.adopt(daemon.process.id())?;
-        Ok(Self { daemon, cgroup, folder })
+        let sessions = if way.is_session() { probes.count } else { 0 };
+        Ok(Self { daemon, cgroup, probes: probes.count, sessions, folder })
     }
 
     /// Ends it; returns a line of JSON for each attempt that it has made.
     pub(crate) fn end(self) -> Result<String> {
-        let Self { daemon, cgroup, folder } = self;
+        let Self { daemon, cgroup, folder, .. } = self;
         drop((daemon, cgroup));
         Ok(fs::read_to_string(folder.path().join(ATTEMPTS))?)
     }
 
-    /// Waits until each probe has made an attempt, and until each of these containers has a session.
-    pub(crate) fn wait_until_attempted(&mut self, probes: usize, sessions: &[PathBuf]) -> Result<()> {
+    /// Waits until each probe has made an attempt, and until each has a session if it is to have one.
+    pub(crate) fn wait_until_attempted(&mut self, pods: &Pods) -> Result<()> {
         let deadline = clock::now() + PATIENCE;
         loop {
             self.daemon.process.ensure_running()?;
-            let attempts = self.daemon.counted().map_or(0, |(_, all)| all as usize);
-            let open = sessions.iter().filter(|cgroup| is_helped(cgroup)).count();
-            if attempts >= probes && open == sessions.len() {
+            let attempts = self.daemon.counted().map_or(0, |(_, all)| all);
+            let sessions = pods.cgroups.iter().filter(|cgroup| is_helped(cgroup)).count();
+            if attempts >= self.probes as u64 && sessions >= self.sessions {
                 return Ok(());
             }
             ensure!(
                 clock::now() < deadline,
-                "{attempts} attempts of {probes} probes, and {open} of {} sessions after {} s",
-                sessions.len(),
-                PATIENCE.as_secs()
+                "after {} s, {} probes have made {attempts} attempts, and {sessions} of {} sessions are open",
+                PATIENCE.as_secs(),
+                self.probes,
+                self.sessions
             );
             thread::sleep(Duration::from_millis(250));
         }
+    }
+
+    /// Its memory, in octets.
+    pub(crate) fn resident(&self) -> Result<u64> {
+        self.daemon.process.resident()
     }
 }
 

@@ -151,10 +151,13 @@ pub(crate) fn figures(found: &Found) -> Vec<Figure> {
         figure(
             "memory that 1,000 idle sessions take in criprobe".into(),
             Limit::Below(MEMORY),
-            found.memory.map(|memory| {
-                memory.with.saturating_sub(memory.without) as f64 / memory.sessions as f64 * 1000.0
-                    / f64::from(1 << 20)
-            }),
+            found.memory.map(|memory| memory.of_thousand()[0]),
+            " MiB",
+        ),
+        figure(
+            "in containerd and its shims".into(),
+            Limit::Open,
+            found.memory.map(|memory| memory.of_thousand()[1]),
             " MiB",
         ),
     ]);
