@@ -20,7 +20,12 @@ const LOADS: [Probes; 4] = [
     Probes { count: 1, pod: "exec-0", container: "app-0", period: Duration::from_secs(1) },
     Probes { count: PODS, pod: "exec-*", container: "app-0", period: Duration::from_secs(1) },
     Probes { count: PODS, pod: "exec-*", container: "app-0", period: Duration::from_millis(100) },
-    Probes { count: PODS * CONTAINERS, pod: "exec-*", container: "app-*", period: Duration::from_millis(100) },
+    Probes {
+        count: PODS * CONTAINERS,
+        pod: "exec-*",
+        container: "app-*",
+        period: Duration::from_millis(100),
+    },
 ];
 
 /// 10 attempts a second: ExecSync keeps them, too.
@@ -268,7 +273,8 @@ impl Setting<'_> {
         thread::sleep(SETTLING);
         let ended = accounts.look()?.since(&ending).shares.total();
         let by_session = attempts.by_session();
-        let cost = sync * u32::try_from(attempts.count() - by_session)? + session * u32::try_from(by_session)?;
+        let cost =
+            sync * u32::try_from(attempts.count() - by_session)? + session * u32::try_from(by_session)?;
         Ok([after.since(&before).shares.total().saturating_sub(cost), ended])
     }
 

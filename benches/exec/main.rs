@@ -96,8 +96,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         rows: figures.iter().map(Figure::cells).collect(),
     };
     println!("{head}\n\n{}\n{}\n{}", costs.text(), times.text(), verdicts.text());
-    let markdown =
-        format!("{head}\n\n{}\n{}\n{}", costs.markdown(), times.markdown(), verdicts.markdown());
+    let markdown = format!("{head}\n\n{}\n{}\n{}", costs.markdown(), times.markdown(), verdicts.markdown());
     arguments.flags.conclude(&markdown, !figures.iter().any(Figure::is_missed))
 }
 
@@ -108,7 +107,8 @@ fn versions() -> String {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let line = text.lines().next()?;
         // containerd names its module before the version.
-        let version = line.split_whitespace().find(|word| word.starts_with(|first: char| first.is_ascii_digit()))?;
+        let version =
+            line.split_whitespace().find(|word| word.starts_with(|first: char| first.is_ascii_digit()))?;
         Some(format!("{program} {version}"))
     };
     let versions: Vec<String> = ["containerd", "runc", "crun"].into_iter().filter_map(version).collect();

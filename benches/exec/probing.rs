@@ -1,12 +1,6 @@
 //! criprobe, which probes the rig's containers by commands: which of them, how often and which way in; the daemon at work out.
 
-use std::{
-    fmt::Write as _,
-    fs,
-    path::Path,
-    thread,
-    time::Duration,
-};
+use std::{fmt::Write as _, fs, path::Path, thread, time::Duration};
 
 use anyhow::{Result, ensure};
 use criprobe::clock;

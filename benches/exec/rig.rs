@@ -159,6 +159,7 @@ async fn joined(dir: &Path, service: &Cgroup) -> Result<(u32, Cri)> {
 async fn run_pod(client: &mut Cri, number: usize, handler: &str) -> Result<Pod> {
     let config = cri::pod_config(&format!("exec-{number}"), &[]);
     let request = pb::RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: handler.into() };
-    let answer = client.run_pod_sandbox(request).await.with_context(|| format!("run a pod with {handler}"))?;
+    let answer =
+        client.run_pod_sandbox(request).await.with_context(|| format!("run a pod with {handler}"))?;
     Ok(Pod::of(&answer.into_inner().pod_sandbox_id, config))
 }

@@ -63,7 +63,16 @@ pub(crate) fn costs(found: &Found) -> Table<10> {
     Table {
         title: "CPU time of an attempt, in ms".to_owned(),
         head: [
-            "", "asked/s", "made/s", "containerd", "shims", "runtime", "container", "criprobe", "together", "machine",
+            "",
+            "asked/s",
+            "made/s",
+            "containerd",
+            "shims",
+            "runtime",
+            "container",
+            "criprobe",
+            "together",
+            "machine",
         ],
         rows: found.windows.iter().map(row).collect(),
     }
@@ -73,7 +82,9 @@ pub(crate) fn costs(found: &Found) -> Table<10> {
 pub(crate) fn times(found: &Found) -> Table<9> {
     let row = |window: &Window| {
         let attempts = &window.attempts;
-        let time = |time: Option<Duration>| time.map_or_else(|| "-".to_owned(), |time| format!("{:.1}", millis(time)));
+        let time = |time: Option<Duration>| {
+            time.map_or_else(|| "-".to_owned(), |time| format!("{:.1}", millis(time)))
+        };
         [
             window.way.title().to_owned(),
             window.asked.to_string(),
@@ -89,7 +100,15 @@ pub(crate) fn times(found: &Found) -> Table<9> {
     Table {
         title: "Attempts, how late they began and how long they took, in ms".to_owned(),
         head: [
-            "", "asked/s", "attempts", "by session", "no success", "lag p50", "lag p99", "took p50", "took p99",
+            "",
+            "asked/s",
+            "attempts",
+            "by session",
+            "no success",
+            "lag p50",
+            "lag p99",
+            "took p50",
+            "took p99",
         ],
         rows: found.windows.iter().map(row).collect(),
     }
@@ -125,7 +144,9 @@ pub(crate) fn figures(found: &Found) -> Vec<Figure> {
             " ms",
         ),
         figure(
-            format!("ExecSync with runc costs as much as so many attempts by a session, both at {MODEST} a second"),
+            format!(
+                "ExecSync with runc costs as much as so many attempts by a session, both at {MODEST} a second"
+            ),
             Limit::AtLeast(CHEAPER),
             ratio(sync, session),
             "",
@@ -163,7 +184,11 @@ pub(crate) fn figures(found: &Found) -> Vec<Figure> {
     ]);
     for window in &found.windows {
         figures.push(figure(
-            format!("the machine's busy time that is in no account, {} at {}", window.way.title(), window.asked),
+            format!(
+                "the machine's busy time that is in no account, {} at {}",
+                window.way.title(),
+                window.asked
+            ),
             Limit::Open,
             beyond_idle(found, window).map(|machine| {
                 (machine.as_secs_f64() / window.used.shares.total().as_secs_f64() - 1.0) * 100.0

@@ -28,7 +28,7 @@ mod trace_cost;
 
 use std::{fmt, fs, process::ExitCode, sync::Arc, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use call::Call;
 use cgroups::Cgroups;
 use clap::Parser;
