@@ -218,7 +218,10 @@ impl Setting<'_> {
     /// One way at one rate.
     fn measure(&self, rig: &Rig, pods: &Pods, way: Way, probes: Probes) -> Result<Window> {
         let mut probing = Probing::start(self.criprobe, &rig.socket(), way, probes)?;
-        probing.wait_until_attempted(pods)?;
+        // What goes by no session is part of what is measured.
+        if let Err(error) = probing.wait_until_attempted(pods) {
+            eprintln!("  {error:#}");
+        }
         thread::sleep(SETTLING);
         let (before, after) = self.pass(|| rig.accounts(pods, Some(&probing.cgroup)).look())?;
         let attempts = Attempts::of(&probing.end()?, before.wall, after.wall)?;

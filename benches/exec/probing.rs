@@ -13,8 +13,9 @@ use crate::{
     rig::Pods,
 };
 
-/// 5 min: how long the first attempts of all probes may take, and the opening of all sessions.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// 30 s, and half a second for each probe: how long first attempts and the opening of sessions may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE_FOR_EACH: Duration = Duration::from_millis(500);
 
 /// Where the daemon writes its attempts, in its folder.
 const ATTEMPTS: &str = "attempts.jsonl";
@@ -112,7 +113,8 @@ impl Probing {
 
     /// Waits until each probe has made an attempt, and until each has a session if it is to have one.
     pub(crate) fn wait_until_attempted(&mut self, pods: &Pods) -> Result<()> {
-        let deadline = clock::now() + PATIENCE;
+        let patience = PATIENCE + PATIENCE_FOR_EACH * u32::try_from(self.probes)?;
+        let deadline = clock::now() + patience;
         loop {
             self.daemon.process.ensure_running()?;
             let attempts = self.daemon.counted().map_or(0, |(_, all)| all);
@@ -123,7 +125,7 @@ impl Probing {
             ensure!(
                 clock::now() < deadline,
                 "after {} s, {} probes have made {attempts} attempts, and {sessions} of {} sessions are open",
-                PATIENCE.as_secs(),
+                patience.as_secs(),
                 self.probes,
                 self.sessions
             );
