@@ -186,7 +186,10 @@ impl Daemon {
             state::spawn(started.state.as_deref(), redactor.clone(), probing_stop.clone(), &mut tasks);
         let sessions = Sessions::default();
         let (kept, commands, execs) = (sessions.clone(), runtime.commands(), phases.clone());
-        tasks.spawn(tasks.supervise("exec sessions", async move || kept.keep(&commands, &execs).await));
+        let owner = clients.file.path().display().to_string();
+        tasks.spawn(
+            tasks.supervise("exec sessions", async move || kept.keep(&commands, &execs, &owner).await),
+        );
         let probing = ProbingDeps {
             recording: &recording,
             inventory: &inventory,
