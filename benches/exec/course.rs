@@ -11,21 +11,15 @@ use crate::{
     rig::{Pods, Rig},
 };
 
-/// 10 pods with 5 containers each: at 100 ms, each pod has the 50 attempts a second that criprobe's defaults allow it.
-const PODS: usize = 10;
-const CONTAINERS: usize = 5;
+/// 50 pods with a container each.
+const PODS: usize = 50;
 
 /// 1, 10, 100 and 500 attempts a second, with one probe in a container.
 const LOADS: [Probes; 4] = [
-    Probes { count: 1, pod: "exec-0", container: "app-0", period: Duration::from_secs(1) },
-    Probes { count: PODS, pod: "exec-*", container: "app-0", period: Duration::from_secs(1) },
-    Probes { count: PODS, pod: "exec-*", container: "app-0", period: Duration::from_millis(100) },
-    Probes {
-        count: PODS * CONTAINERS,
-        pod: "exec-*",
-        container: "app-*",
-        period: Duration::from_millis(100),
-    },
+    Probes { count: 1, pod: "exec-0", container: "*", period: Duration::from_secs(1) },
+    Probes { count: 10, pod: "exec-?", container: "*", period: Duration::from_secs(1) },
+    Probes { count: 10, pod: "exec-?", container: "*", period: Duration::from_millis(100) },
+    Probes { count: PODS, pod: "exec-*", container: "*", period: Duration::from_millis(100) },
 ];
 
 /// 10 attempts a second: ExecSync keeps them, too.
@@ -156,7 +150,7 @@ impl Found {
 pub(crate) fn run(setting: &Setting<'_>) -> Result<Found> {
     let mut rig = Rig::start()?;
     let mut found = Found::default();
-    let pods = rig.run_pods("runc", PODS, CONTAINERS)?;
+    let pods = rig.run_pods("runc", PODS, 1)?;
     found.idle = kept("idle", || setting.idle(&rig, &pods));
     for (part, way) in [(Part::Runc, Way::SyncRunc), (Part::Session, Way::SessionRunc)] {
         if setting.wants(part) {
@@ -209,7 +203,7 @@ impl Setting<'_> {
 
     fn with_crun(&self, rig: &mut Rig) -> Result<Vec<Window>> {
         rig.add_crun()?;
-        let pods = rig.run_pods("crun", PODS, CONTAINERS)?;
+        let pods = rig.run_pods("crun", PODS, 1)?;
         let windows = self.windows(rig, &pods, Way::SyncCrun);
         rig.remove(pods)?;
         Ok(windows)
