@@ -21,7 +21,7 @@ SCRIPTS = $(wildcard tests/lab/*.sh packaging/*.sh packaging/rpm/*.sh packaging/
 FUZZ_TARGETS = $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 FUZZ_SECONDS = $(patsubst %s,%,$(or $(FOR),60))
 
-.PHONY: help build man deb rpm image notices demo test check bench bench-prober bench-hostile bench-restart fuzz proto toolchain
+.PHONY: help build man deb rpm image notices demo test check bench bench-prober bench-hostile bench-restart bench-exec fuzz proto toolchain
 
 help:
 	@echo "make build                    the release binary, target/release/criprobe"
@@ -37,6 +37,7 @@ help:
 	@echo "make bench-prober             5,000 probes on one node: attempts, lag, CPU, memory; ARGS as for bench"
 	@echo "make bench-hostile            what one hostile pod costs 200 normal pods; ARGS=--long takes 20 minutes"
 	@echo "make bench-restart            what clients notice of restarts, beside HAProxy and nginx (root; Debian or Ubuntu)"
+	@echo "make bench-exec               what exec probes cost on a real containerd, by ExecSync and by sessions (root; Debian or Ubuntu)"
 	@echo "make proto                    write proto/descriptors.bin, after a change of a .proto file"
 	@echo "make fuzz [FOR=60s]           every fuzz target for this time; needs rustup and python3, installs cargo-fuzz"
 
@@ -90,6 +91,9 @@ bench-hostile: build
 
 bench-restart: build
 	cargo bench --locked -p criprobe-bench --bench restart -- $(ARGS)
+
+bench-exec: build
+	cargo bench --locked -p criprobe-bench --bench exec -- $(ARGS)
 
 # cargo-fuzz needs the sanitizers of a nightly compiler.
 fuzz: toolchain

@@ -23,6 +23,8 @@ mod call;
 #[path = "../relay/client.rs"]
 #[allow(dead_code)]
 mod client;
+#[path = "../relay/flags.rs"]
+mod flags;
 #[path = "../relay/header_block.rs"]
 mod header_block;
 #[path = "../relay/http2.rs"]
@@ -36,11 +38,12 @@ mod process;
 #[path = "../relay/table.rs"]
 mod table;
 
-use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
 use figure::{Figure, Limit};
+use flags::Flags;
 use scenario::{Scenario, Setting};
 use table::Table;
 
@@ -57,35 +60,19 @@ struct Arguments {
     /// Only these
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<Scenario>,
-    /// Also writes the result as Markdown
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// Exits with 1 if a figure is missed or could not be measured
-    #[arg(long)]
-    check: bool,
-    /// The program under test
-    #[arg(long, value_name = "FILE", default_value_os_t = process::built_binary())]
-    criprobe: PathBuf,
-    /// Given by cargo, means nothing
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(is_good) => ExitCode::from(u8::from(!is_good)),
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    flags::exit_code(run(&Arguments::parse()))
 }
 
 /// Says whether every figure that had to be reached was, as far as that was asked for.
 fn run(arguments: &Arguments) -> Result<bool> {
     process::clean_up_when_interrupted()?;
     let seconds = arguments.seconds.unwrap_or(if arguments.quick { 10 } else { 60 });
-    let setting = Setting { criprobe: &arguments.criprobe, window: Duration::from_secs(seconds) };
+    let setting = Setting { criprobe: &arguments.flags.criprobe, window: Duration::from_secs(seconds) };
     let head = format!("{}. criprobe {}, {seconds} s each", machine::describe(), env!("CARGO_PKG_VERSION"));
     println!("{head}");
     let (mut text, mut is_good) = (format!("{head}.\n"), true);
@@ -102,10 +89,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         println!("\n{}", table.text());
         text += &format!("\n{}", table.markdown());
     }
-    if let Some(file) = &arguments.markdown {
-        fs::write(file, text).with_context(|| format!("write {}", file.display()))?;
-    }
-    Ok(is_good || !arguments.check)
+    arguments.flags.conclude(&text, is_good)
 }
 
 fn unmeasured(error: &anyhow::Error) -> Figure {

@@ -7,6 +7,7 @@ mod cgroups;
 mod client;
 mod comparators;
 mod figures;
+mod flags;
 mod footprint;
 mod grpc;
 mod header_block;
@@ -25,13 +26,14 @@ mod table;
 mod tap_cost;
 mod trace_cost;
 
-use std::{fmt, fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{fmt, fs, process::ExitCode, sync::Arc, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use call::Call;
 use cgroups::Cgroups;
 use clap::Parser;
 use figures::{Figure, absolute, relative};
+use flags::Flags;
 use footprint::{Footprint, footprint};
 use measure::{Driver, Load, measure};
 use middle::{Middle, Places, Via};
@@ -71,28 +73,12 @@ struct Arguments {
     /// Leaves all processes in one cgroup, which no node does
     #[arg(long)]
     one_cgroup: bool,
-    /// Also writes the result as Markdown
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// Exits with 1 if a figure is missed, or criprobe could not be measured
-    #[arg(long)]
-    check: bool,
-    /// The program under test
-    #[arg(long, value_name = "FILE", default_value_os_t = process::built_binary())]
-    criprobe: PathBuf,
-    /// Given by cargo, means nothing
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(is_good) => ExitCode::from(u8::from(!is_good)),
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    flags::exit_code(run(&Arguments::parse()))
 }
 
 /// Says whether every figure that had to be reached was.
@@ -105,11 +91,11 @@ fn run(arguments: &Arguments) -> Result<bool> {
     if arguments.trace {
         let folder = scratch.path().to_owned();
         let runtime = folder.join("runtime.sock");
-        let places = Places { folder, runtime, criprobe: arguments.criprobe.clone(), cgroups: None };
+        let places = Places { folder, runtime, criprobe: arguments.flags.criprobe.clone(), cgroups: None };
         null_runtime::serve(&places.runtime)?;
         let cost = trace_cost(&places, arguments.rounds.unwrap_or(10))?;
         print!("{cost}");
-        return Ok(cost.is_good() || !arguments.check);
+        return Ok(cost.is_good() || !arguments.flags.check);
     }
     let (cgroups, separation) = separate(arguments.one_cgroup);
     let mut left_out = Vec::new();
@@ -124,7 +110,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         let places = Places {
             runtime: folder.join("runtime.sock"),
             folder,
-            criprobe: arguments.criprobe.clone(),
+            criprobe: arguments.flags.criprobe.clone(),
             cgroups: cgroups.clone(),
         };
         match driver {
@@ -145,7 +131,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         let places = Places {
             folder: scratch.path().to_owned(),
             runtime: scratch.path().join(Driver::Light.name()).join("runtime.sock"),
-            criprobe: arguments.criprobe.clone(),
+            criprobe: arguments.flags.criprobe.clone(),
             // The shell that enters one would be counted.
             cgroups: None,
         };
@@ -160,10 +146,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     let is_good = is_whole && !figures.iter().any(Figure::is_missed);
     let report = Report { machine: machine::describe(), settings, ways, left_out, compared, figures };
     print!("{}", report.text());
-    if let Some(file) = &arguments.markdown {
-        fs::write(file, report.markdown()).with_context(|| format!("write {}", file.display()))?;
-    }
-    Ok(is_good || !arguments.check)
+    arguments.flags.conclude(&report.markdown(), is_good)
 }
 
 /// The cgroups, where they can be had, and what is reported of it.

@@ -63,6 +63,11 @@ impl Process {
         Ok(Self { child, group, log: log.to_owned() })
     }
 
+    /// Its process ID.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         Ok(kill_process(self.group, signal)?)
@@ -70,7 +75,7 @@ impl Process {
 
     /// The processes that it has started, as long as they run.
     pub(crate) fn children(&self) -> Vec<u32> {
-        let pid = self.child.id();
+        let pid = self.id();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
     }
@@ -96,7 +101,7 @@ impl Process {
             let mut at = *pid;
             // A fork is a few generations below at most.
             for _ in 0..8 {
-                if at == self.child.id() {
+                if at == self.id() {
                     return true;
                 }
                 match processes.get(&at) {
@@ -121,18 +126,18 @@ impl Process {
 
     /// Makes the peak start again from now.
     pub(crate) fn reset_peak(&self) -> Result<()> {
-        let path = format!("/proc/{}/clear_refs", self.child.id());
+        let path = format!("/proc/{}/clear_refs", self.id());
         fs::write(&path, "5").with_context(|| format!("write to {path}"))
     }
 
     /// Open descriptors.
     pub(crate) fn descriptors(&self) -> Result<usize> {
-        Ok(fs::read_dir(format!("/proc/{}/fd", self.child.id()))?.count())
+        Ok(fs::read_dir(format!("/proc/{}/fd", self.id()))?.count())
     }
 
     /// How long its threads whose names begin so have waited for a processor (proc_pid_schedstat(5)).
     pub(crate) fn waited(&self, name: &str) -> Duration {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.id()));
         let waited = tasks.into_iter().flatten().flatten().filter_map(|task| {
             let is_meant = fs::read_to_string(task.path().join("comm")).ok()?.starts_with(name);
             let times = fs::read_to_string(task.path().join("schedstat")).ok()?;
@@ -154,7 +159,7 @@ impl Process {
 
     /// A line of /proc/PID/status without its key.
     fn status(&self, key: &str) -> Result<String> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix(key));
         Ok(line.with_context(|| format!("the process's status has no {key}"))?.trim().to_owned())
     }

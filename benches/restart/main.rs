@@ -4,6 +4,7 @@
 //! Flags in; tables on stdout, progress on stderr, and Markdown in a file if asked. Ends only what it started.
 
 mod idle;
+mod lab;
 mod load;
 mod measured;
 mod node;
@@ -15,6 +16,8 @@ mod comparators;
 #[path = "../prober/figure.rs"]
 #[allow(dead_code)]
 mod figure;
+#[path = "../relay/flags.rs"]
+mod flags;
 #[path = "../relay/machine.rs"]
 mod machine;
 #[path = "../relay/process.rs"]
@@ -24,7 +27,7 @@ mod process;
 mod table;
 
 use std::{
-    env, fs,
+    env,
     path::{Path, PathBuf},
     process::ExitCode,
     thread,
@@ -38,6 +41,7 @@ use criprobe::{
     demo::{EmbeddedRuntime, Options},
 };
 use figure::{Figure, Limit};
+use flags::Flags;
 use load::Load;
 use measured::Measured;
 use node::Node;
@@ -72,18 +76,8 @@ struct Arguments {
     /// The build that runs first: the restart in the middle is the upgrade from it
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Also writes the result as Markdown
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// Exits with 1 if a figure is missed or could not be measured
-    #[arg(long)]
-    check: bool,
-    /// The program under test
-    #[arg(long, value_name = "FILE", default_value_os_t = process::built_binary())]
-    criprobe: PathBuf,
-    /// Given by cargo, means nothing
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 /// What is replaced.
@@ -131,13 +125,7 @@ fn main() -> ExitCode {
         Some(argument) if argument == idle::ARGUMENT => idle::serve(began).map(|()| true),
         _ => run(&Arguments::parse()),
     };
-    match ran {
-        Ok(is_good) => ExitCode::from(u8::from(!is_good)),
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    flags::exit_code(ran)
 }
 
 /// Says whether every figure that had to be reached was, as far as that was asked for.
@@ -182,11 +170,8 @@ fn run(arguments: &Arguments) -> Result<bool> {
         rows: measured.iter().map(Measured::cells).collect(),
     };
     println!("{head}\n\n{}\n{}", figures_table.text(), compared.text());
-    if let Some(file) = &arguments.markdown {
-        let text = format!("{head}\n\n{}\n{}", figures_table.markdown(), compared.markdown());
-        fs::write(file, text).with_context(|| format!("write {}", file.display()))?;
-    }
-    Ok(!figures.iter().any(Figure::is_missed) || !arguments.check)
+    let markdown = format!("{head}\n\n{}\n{}", figures_table.markdown(), compared.markdown());
+    arguments.flags.conclude(&markdown, !figures.iter().any(Figure::is_missed))
 }
 
 impl<'a> Setting<'a> {
@@ -231,7 +216,7 @@ impl<'a> Setting<'a> {
         }
         let node = node.as_ref().context("it has just been booted")?;
         if way == Way::Drained {
-            let service = Service::start(node, &self.arguments.criprobe, "FileDescriptorStoreMax=0\n")?;
+            let service = Service::start(node, &self.arguments.flags.criprobe, "FileDescriptorStoreMax=0\n")?;
             let front = service.socket();
             let drains = self.restarts.min(DRAINS);
             let (load, restarts) = self.drive(&front, "drained", drains, |_| service.restart(None))?;
@@ -247,11 +232,11 @@ impl<'a> Setting<'a> {
         let gaps = idle.stop()?;
 
         eprintln!("  criprobe itself");
-        let first = self.arguments.from.as_ref().unwrap_or(&self.arguments.criprobe);
+        let first = self.arguments.from.as_ref().unwrap_or(&self.arguments.flags.criprobe);
         let service = Service::start(node, first, "")?;
         let front = service.socket();
         let (load, restarts) = self.drive(&front, "criprobe", self.restarts, |round| {
-            service.restart((round == self.restarts / 2).then_some(&self.arguments.criprobe))
+            service.restart((round == self.restarts / 2).then_some(&self.arguments.flags.criprobe))
         })?;
         let outcome = self.threads.block_on(load.end())?;
         let measured = Measured::of(way.title(), restarts, outcome, Leftovers::default());

@@ -4,10 +4,15 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{self, Command, Stdio},
+    process,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+
+use crate::lab::{repository, script, text};
+
+/// The script that makes it.
+const SCRIPT: &str = "systemd.sh";
 
 /// The daemon's unit.
 const SERVICE: &str = "criprobe.service";
@@ -26,10 +31,10 @@ pub(crate) struct Node {
 impl Node {
     /// Boots one. Its default runtime is the socket `containerd.sock` in this folder.
     pub(crate) fn boot(runtime: &Path) -> Result<Self> {
-        script(&["check"])?;
+        script(SCRIPT, &["check"])?;
         let dir = tempfile::Builder::new().prefix("criprobe-node-").tempdir()?.keep();
         let bind = format!("{}:/run/containerd", runtime.display());
-        let pid = script(&["up", text(&dir)?, &process::id().to_string(), &bind])?;
+        let pid = script(SCRIPT, &["up", text(&dir)?, &process::id().to_string(), &bind])?;
         let node = Self { dir, root: Path::new("/proc").join(pid).join("root") };
         fs::create_dir_all(node.file("/etc/criprobe/conf.d"))?;
         fs::copy(repository("packaging/config.yaml"), node.file("/etc/criprobe/config.yaml"))?;
@@ -68,7 +73,7 @@ impl Node {
     /// Runs a command on it, and returns what it printed.
     pub(crate) fn run(&self, command: &[&str]) -> Result<String> {
         let arguments: Vec<_> = ["run", text(&self.dir)?].iter().chain(command).copied().collect();
-        script(&arguments).with_context(|| command.join(" "))
+        script(SCRIPT, &arguments).with_context(|| command.join(" "))
     }
 
     /// A file of the node.
@@ -79,30 +84,8 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if let Err(error) = text(&self.dir).and_then(|dir| script(&["down", dir])) {
+        if let Err(error) = text(&self.dir).and_then(|dir| script(SCRIPT, &["down", dir])) {
             eprintln!("a node is left in {}: {error:#}", self.dir.display());
         }
     }
-}
-
-/// A path of this repository.
-fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
-}
-
-/// Runs a verb of the script, and returns what it printed.
-fn script(arguments: &[&str]) -> Result<String> {
-    let path = repository("tests/lab/systemd.sh");
-    let output = Command::new(&path).args(arguments).stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("run {}", path.display()))?;
-    let printed = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        bail!("{}", if why.is_empty() { printed } else { why });
-    }
-    Ok(printed)
-}
-
-fn text(path: &Path) -> Result<&str> {
-    path.to_str().context("the temporary directory has a name in UTF-8")
 }

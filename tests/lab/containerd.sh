@@ -6,6 +6,7 @@
 #   containerd.sh up DIR [OWNER]   starts one in DIR and prints its URL; with OWNER, removes it when that process (pid) ends
 #   containerd.sh stop DIR         stops only containerd: containers continue
 #   containerd.sh start DIR        starts it again with the same state
+#   containerd.sh crun DIR         installs crun and starts containerd again, which then runs pods of runtime handler "crun"
 #   containerd.sh image DIR NAME HEALTHCHECK  adds an image like busybox:1 in Docker's format, with this JSON as HEALTHCHECK
 #   containerd.sh down DIR         stops and removes everything: containers, shims, mounts, network, cgroups, DIR
 #
@@ -43,6 +44,7 @@ lacking() {
     command -v runc >/dev/null || echo runc
     command -v busybox >/dev/null || echo busybox-static
     command -v ip >/dev/null || echo iproute2
+    [ -z "${WANTS_CRUN-}" ] || command -v crun >/dev/null || echo crun
     [ -n "$(cni_bin)" ] || echo containernetworking-plugins
 }
 
@@ -92,9 +94,17 @@ answers() {
     [ -S "$DIR/containerd.sock" ] && CTR version >/dev/null 2>&1
 }
 
+# Runs a command without the mount of cgroup v2 that may lie beside v1: crun refuses to run where there is one.
+# shellcheck disable=SC2016 # the inner shell expands it
+WITHOUT_HYBRID='umount /sys/fs/cgroup/unified 2>/dev/null; exec "$@"'
+without_hybrid() { unshare -m --propagation private sh -c "$WITHOUT_HYBRID" sh "$@"; }
+
 # Starts containerd and waits until it answers. Its CRI plugin is ready milliseconds later; clients check that with Version.
+# With crun it has mounts of its own, which go with its last process.
 launch() {
-    setsid containerd -c "$DIR/containerd.toml" >>"$DIR/containerd.log" 2>&1 </dev/null &
+    set -- containerd -c "$DIR/containerd.toml"
+    [ ! -d "$DIR/crun" ] || set -- unshare -m --propagation private sh -c "$WITHOUT_HYBRID" sh "$@"
+    setsid "$@" >>"$DIR/containerd.log" 2>&1 </dev/null &
     echo $! >"$DIR/containerd.pid"
     eventually answers $! || die "containerd does not answer, see $DIR/containerd.log"
 }
@@ -143,6 +153,11 @@ state = "$DIR/state"
       runtime_type = "io.containerd.runc.v2"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         Root = "$DIR/runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.crun]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.crun.options]
+        BinaryName = "crun"
+        Root = "$DIR/crun"
 END
 }
 
@@ -233,6 +248,14 @@ build_images() {
     rm -rf "$DIR/oci" "$root"
 }
 
+use_crun() {
+    WANTS_CRUN=yes
+    install
+    halt
+    mkdir -p "$DIR/crun"
+    launch
+}
+
 # Adds an image named $1 with the HEALTHCHECK $2: an archive as `docker save` writes it, on the existing layer.
 add_image() {
     work=$(mktemp -d -p "$DIR")
@@ -290,8 +313,13 @@ shims() {
 
 no_shims() { [ -z "$(shims)" ]; }
 
-# Kills all containers of DIR with runc, including those that ctr created, whose state is in runc's default place.
+# Kills all containers of DIR with what runs them, including those that ctr created, whose state is in runc's default place.
 end_containers() {
+    for state in "$DIR"/crun/*/*/status; do
+        [ -f "$state" ] || continue
+        container=$(dirname "$state")
+        without_hybrid crun --root "$(dirname "$container")" delete --force "$(basename "$container")" || true
+    done
     for state in "$DIR"/runc/*/*/state.json /run/containerd/runc/*/*/state.json; do
         grep -qsF "\"bundle=$DIR/" "$state" || continue
         container=$(dirname "$state")
@@ -339,6 +367,7 @@ case ${1:-}:$# in
     up:2 | up:3) shift; up "$@" ;;
     stop:2) open_rig "$2"; halt ;;
     start:2) open_rig "$2"; [ -n "$(running)" ] || launch ;;
+    crun:2) open_rig "$2"; use_crun ;;
     image:4) open_rig "$2"; add_image "$3" "$4" ;;
     down:2) down "$2" ;;
     watch:3) watch "$2" "$3" ;;

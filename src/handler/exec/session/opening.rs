@@ -56,9 +56,11 @@ pub(super) async fn open(
 }
 
 async fn start(channel: &Channel, owner: &str, container: &ContainerId) -> Result<Line, WhySync> {
+    // It kills what others of its name have left. Containers of a pod may see each other's processes.
+    let name = format!("{owner} in {container}");
     let request = ExecRequest {
         container_id: container.as_str().to_owned(),
-        cmd: ["sh", "-c", &script::script(owner)].map(str::to_owned).to_vec(),
+        cmd: ["sh", "-c", &script::script(&name)].map(str::to_owned).to_vec(),
         tty: false,
         stdin: true,
         stdout: true,
