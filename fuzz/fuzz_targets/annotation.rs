@@ -11,6 +11,7 @@ use criprobe::{
     ids::{ContainerId, PodUid, ProbeKind, SandboxId},
     inventory::pod::{Container, ContainerState, Pod, PodNetwork},
     spec::{
+        Handler,
         plan::{ImageFacts, plan},
         policy::Policy,
         validate::{MIN_PERIOD, MIN_TIMEOUT},
@@ -32,6 +33,7 @@ fuzz_target!(|data: &[u8]| {
         Ok(spec) => {
             assert!(spec.kind == kind && spec.period >= MIN_PERIOD && spec.timeout >= MIN_TIMEOUT);
             assert!(spec.success_threshold >= 1 && spec.failure_threshold >= 1);
+            assert!(spec.exec_mode.is_none() || matches!(spec.handler, Handler::Exec { .. }));
         }
         Err(invalid) => assert!(!invalid.reason.is_empty() && !invalid.reason.contains(char::is_control)),
     }

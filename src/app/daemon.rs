@@ -39,7 +39,7 @@ use crate::{
     clock,
     config::Loaded,
     exits::ExitsHandle,
-    handler::exec::Exec,
+    handler::exec::{Exec, session::Sessions},
     inventory::{self, InventorySources},
     listen::{Access, SocketFile},
     manager::PassedSocket,
@@ -184,11 +184,14 @@ impl Daemon {
         let probing_stop = tasks.stop().child_token();
         let State { load, saves, health: state, saved, ledger } =
             state::spawn(started.state.as_deref(), redactor.clone(), probing_stop.clone(), &mut tasks);
+        let sessions = Sessions::default();
+        let (kept, commands, execs) = (sessions.clone(), runtime.commands(), phases.clone());
+        tasks.spawn(tasks.supervise("exec sessions", async move || kept.keep(&commands, &execs).await));
         let probing = ProbingDeps {
             recording: &recording,
             inventory: &inventory,
             runtime: &runtime,
-            exec: Exec::new(runtime.commands()).with_phases(phases.clone()),
+            exec: Exec::new(runtime.commands()).with_phases(phases.clone()).with_sessions(sessions.clone()),
             settings,
             act_settings,
             load,

@@ -11,7 +11,7 @@ use crate::{
     prober::ProberSettings,
     record_file::RecordSettings,
     results::history::HistoryLimits,
-    spec::{ExecMode, policy::Policy},
+    spec::policy::Policy,
 };
 
 /// The prober's part; `seed` spreads probes that would come due together.
@@ -21,7 +21,7 @@ pub(super) fn prober(config: &Config, seed: u64) -> ProberSettings {
         workers: prober.workers.get(),
         exec_workers: prober.exec_workers.get(),
         exec_grace: prober.exec_grace,
-        exec_mode: ExecMode::default(),
+        exec_mode: prober.exec_mode,
         max_per_pod: prober.max_per_pod.get(),
         max_per_node: prober.max_per_node.get(),
         max_rate_per_pod: prober.max_rate_per_pod.get(),

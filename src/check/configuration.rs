@@ -6,7 +6,10 @@ use std::path::Path;
 use super::{CheckInput, findings::Findings, text};
 use crate::{
     config::{Config, ConfigErrors, Loaded, Origin, Overrides, ProberConfig, key::Key, raw::Raw, resolve},
-    report::view::{CheckedDocument, CheckedFile, CheckedProbe, CheckedRule, DefinitionView, DocumentKind},
+    report::view::{
+        CheckedDocument, CheckedFile, CheckedProbe, CheckedRule, DefinitionView, DocumentKind,
+        HealthcheckView,
+    },
     spec::{
         OnFailure, ProbeSpec,
         acting::{ActPolicy, ActRefusal},
@@ -156,7 +159,7 @@ fn report(errors: &ConfigErrors, findings: &mut [Findings]) {
 fn acts(rule: &Rule, origin: &Origin, acting: &ActPolicy, findings: &mut Findings) {
     let Origin::File(_, place) = origin else { return };
     let probes = rule.probes.iter().map(|spec| (spec.kind.as_str(), spec.on_failure));
-    let all = probes.chain(rule.healthcheck.iter().map(|act| ("healthcheck", act.on_failure)));
+    let all = probes.chain(rule.healthcheck.act.iter().map(|act| ("healthcheck", act.on_failure)));
     for (what, asked) in all.filter(|(_, asked)| *asked != OnFailure::Report && !acting.is_enabled) {
         let (asked, reason) = (asked.as_str(), ActRefusal::Disabled);
         findings.warning(
@@ -172,7 +175,7 @@ fn checked(rule: &Rule) -> CheckedRule {
         rule: rule.name.to_string(),
         enforced: rule.is_enforced,
         probes: rule.probes.iter().map(|spec| probe(spec, &source)).collect(),
-        healthcheck: rule.healthcheck.as_deref().map(Into::into),
+        healthcheck: HealthcheckView::of(&rule.healthcheck),
     }
 }
 

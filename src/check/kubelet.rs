@@ -94,6 +94,7 @@ fn ours(raw: &RawProbe, path: &str) -> Vec<FieldError> {
         text("period", &raw.period),
         text("onFailure", &act.on_failure),
         key("onFailureCommand", before.is_absent(), before.place()),
+        text("execMode", &raw.exec_mode),
     ]
     .into_iter()
     .flatten()

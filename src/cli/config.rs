@@ -127,13 +127,13 @@ fn probes(rule: &RuleView) -> Vec<String> {
     let probes = [("startup", &rule.startup), ("readiness", &rule.readiness), ("liveness", &rule.liveness)];
     let lines = probes.into_iter().filter_map(|(kind, probe)| {
         let probe = probe.as_ref()?;
-        let act = (probe.on_failure != "report")
-            .then(|| format!(", on failure {}", definition::act(&probe.into())));
+        let act = (probe.on_failure != "report").then(|| format!(", on failure {}", definition::act(probe)));
+        let mode = probe.exec_mode.as_ref().map(|mode| format!(", execMode {mode}"));
         let (handler, timing) = (definition::handler(&probe.handler), definition::timing(probe));
-        Some(format!("{kind}: {handler}, {timing}{}", act.unwrap_or_default()))
+        Some(format!("{kind}: {handler}, {timing}{}{}", mode.unwrap_or_default(), act.unwrap_or_default()))
     });
     let healthcheck = rule.healthcheck.as_ref();
-    let healthcheck = healthcheck.map(|act| format!("healthcheck: on failure {}", definition::act(act)));
+    let healthcheck = healthcheck.map(|said| format!("healthcheck: {}", definition::healthcheck(said)));
     let history = rule.history.map(|history| {
         let attempts = history.attempts.map(|attempts| format!("{attempts} attempts"));
         let output = history.output_bytes.map(|bytes| format!("{bytes} bytes of the output of each"));
@@ -158,6 +158,13 @@ mod tests {
             );
         }
         insta::assert_snapshot!("config_yaml", format::yaml(&shown));
+        let mut asking = shown.clone();
+        let rule = &mut asking.rules[0];
+        rule.liveness.as_mut().unwrap().exec_mode = Some("session".to_owned());
+        rule.healthcheck.as_mut().unwrap().exec_mode = Some("sync".to_owned());
+        let wide = text(&asking, Screen::plain(200), None);
+        assert!(wide.contains(", no start delay, execMode session\n"), "{wide}");
+        assert!(wide.contains("healthcheck: execMode sync, on failure stop, after"), "{wide}");
         let no_rules = ConfigurationView { rules: Vec::new(), ..shown };
         assert!(!text(&no_rules, Screen::plain(200), None).contains("RULE"));
     }

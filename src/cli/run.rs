@@ -51,6 +51,9 @@ pub(super) struct RunArgs {
     /// How long one try may take [default: 1s; with --probe, the probe's timeout]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
+    /// How the command gets into the container [default: as the probe's execMode or prober.execMode has it]
+    #[arg(long, value_name = "MODE", value_parser = ["sync", "session"], conflicts_with_all = ["http_get", "tcp", "grpc"])]
+    exec_mode: Option<String>,
     /// A header of the request, 'NAME: VALUE'; can be given several times
     #[arg(long = "header", value_name = "HEADER", conflicts_with_all = ["probe", "exec", "tcp", "grpc"], value_parser = header)]
     headers: Vec<(String, String)>,
@@ -68,6 +71,7 @@ const EXAMPLES: &str = "\
 Examples:
   criprobe run default/web/app --probe liveness
   criprobe run default/web/app --exec -- cat /tmp/healthy
+  criprobe run default/web/app --probe liveness --exec-mode session
   criprobe run default/web/app --http-get http://:8080/healthz --header 'Host: shop.example'
   criprobe run default/web/app --tcp 5432 --timeout 250ms
   criprobe run 3f2a91 --grpc 9000 --service shop.Cart
@@ -119,6 +123,9 @@ impl RunArgs {
         }
         if let Some(timeout) = self.timeout {
             request["timeout"] = GoDuration(timeout).to_string().into();
+        }
+        if let Some(mode) = self.exec_mode {
+            request["execMode"] = mode.into();
         }
         request
     }
@@ -208,6 +215,14 @@ mod tests {
     fn each_form_becomes_the_body_that_the_api_takes() {
         for (line, body) in [
             ("a/b/c --probe liveness", json!({"container": "a/b/c", "probe": "liveness"})),
+            (
+                "a/b/c --probe liveness --exec-mode session",
+                json!({"container": "a/b/c", "probe": "liveness", "execMode": "session"}),
+            ),
+            (
+                "c --exec --exec-mode sync -- true",
+                json!({"container": "c", "exec": {"command": ["true"]}, "execMode": "sync"}),
+            ),
             ("c --exec -- cat -n /x", json!({"container": "c", "exec": {"command": ["cat", "-n", "/x"]}})),
             (
                 "c --http-get https://:web/x --header Host:_h --header Accept: --timeout 250ms",
@@ -245,6 +260,8 @@ mod tests {
             ("c --exec --service x -- true", "cannot be used with"),
             ("c --http-get /x --header a", "write 'NAME: VALUE'"),
             ("c --http-get host/", "the scheme is missing before the host"),
+            ("c --probe liveness --exec-mode stream", "[possible values: sync, session]"),
+            ("c --tcp 1 --exec-mode sync", "cannot be used with"),
             ("c --tcp 1 --timeout soon", "not a duration"),
         ] {
             let error = request(line).unwrap_err();

@@ -313,9 +313,10 @@ fn config(
     let more = more.map(|more| ("  wrong", format!("… and {more} more: -o wide"), Paint::Bad));
     let restart = config.needs_restart.iter().map(|line| ("  pending", line.clone(), Paint::Doubtful));
     let workers = format!(
-        "{}, {} of them for exec; an exec attempt ends at most {} after its timeout",
+        "{}, {} of them for exec{}; an exec attempt ends at most {} after its timeout",
         config.workers,
         config.exec_workers,
+        if config.exec_mode == "session" { ", by sessions" } else { "" },
         configured(config.exec_grace_seconds.0)
     );
     head.chain(errors).chain(more).chain(restart).chain([("workers", workers, Paint::Plain)])
@@ -335,6 +336,12 @@ mod tests {
             let shown = text(&sample::status(), Screen::plain(width), now, Some(width));
             insta::assert_snapshot!(format!("status_{width}"), shown);
         }
+        let workers = "64, 16 of them for exec; an exec attempt ends";
+        assert!(text(&sample::status(), Screen::plain(140), now, None).contains(workers));
+        let mut by_sessions = sample::status();
+        by_sessions.config.exec_mode = "session".to_owned();
+        let workers = "64, 16 of them for exec, by sessions; an exec attempt ends";
+        assert!(text(&by_sessions, Screen::plain(140), now, None).contains(workers));
         let mut away = sample::status();
         away.draining = true;
         away.runtime.state = RuntimeState::Away;

@@ -100,6 +100,7 @@ fn needs_restart(key: Key, running: &Config, written: &Config) -> bool {
         Key::Workers
         | Key::ExecWorkers
         | Key::ExecGrace
+        | Key::ExecMode
         | Key::MaxPerPod
         | Key::MaxPerNode
         | Key::MaxRatePerPod
@@ -197,7 +198,7 @@ mod tests {
             ("log: {format: json, level: debug}", &[Key::LogFormat]),
             ("log: {format: json}\nlisten: /tmp/x", &[Key::Listen, Key::LogFormat]),
             ("prober: {workers: 3, execWorkers: 2, execGrace: 1s, maxPerPod: 2, maxPerNode: 9}", &[]),
-            ("prober: {maxRatePerPod: 2, maxRatePerNode: 9}", &[]),
+            ("prober: {execMode: session, maxRatePerPod: 2, maxRatePerNode: 9}", &[]),
             ("prober: {nodeIP: 10.0.0.1}\nlog: {level: trace}", &[]),
             (
                 "prober: {minPeriod: 2s, maxTimeout: 5s, allowHosts: [10.0.0.0/8]}\nannotations: {namespaces: [shop]}",

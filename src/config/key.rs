@@ -23,6 +23,8 @@ pub enum Key {
     ExecWorkers,
     /// How long after its timeout an exec may stay unanswered.
     ExecGrace,
+    /// Which way the commands of exec probes go.
+    ExecMode,
     /// How many probes one pod may have.
     MaxPerPod,
     /// How many probes all pods may have.
@@ -84,7 +86,7 @@ pub enum Key {
 
 impl Key {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::Listen,
         Self::Runtime,
         Self::State,
@@ -95,6 +97,7 @@ impl Key {
         Self::Workers,
         Self::ExecWorkers,
         Self::ExecGrace,
+        Self::ExecMode,
         Self::MaxPerPod,
         Self::MaxPerNode,
         Self::MaxRatePerPod,
@@ -172,6 +175,7 @@ impl Key {
             Self::Workers => "64",
             Self::ExecWorkers => "16",
             Self::ExecGrace => "5s",
+            Self::ExecMode => "sync",
             Self::MaxPerPod => "32",
             Self::MaxRatePerPod => "50",
             Self::MaxPerNode | Self::MaxRatePerNode => "5000",
@@ -207,6 +211,7 @@ impl Key {
                 ("prober.execWorkers", "CRIPROBE_PROBER_EXEC_WORKERS", "--prober-exec-workers")
             }
             Self::ExecGrace => ("prober.execGrace", "CRIPROBE_PROBER_EXEC_GRACE", "--prober-exec-grace"),
+            Self::ExecMode => ("prober.execMode", "CRIPROBE_PROBER_EXEC_MODE", "--prober-exec-mode"),
             Self::MaxPerPod => ("prober.maxPerPod", "CRIPROBE_PROBER_MAX_PER_POD", "--prober-max-per-pod"),
             Self::MaxPerNode => {
                 ("prober.maxPerNode", "CRIPROBE_PROBER_MAX_PER_NODE", "--prober-max-per-node")

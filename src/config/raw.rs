@@ -117,6 +117,7 @@ fn settings(top: &mut Fields<'_>) -> Vec<WrittenSetting> {
         found.push(one(Key::Workers, prober.integer("workers")));
         found.push(one(Key::ExecWorkers, prober.integer("execWorkers")));
         found.push(one(Key::ExecGrace, prober.duration("execGrace")));
+        found.push(one(Key::ExecMode, prober.text("execMode")));
         found.push(one(Key::MaxPerPod, prober.integer("maxPerPod")));
         found.push(one(Key::MaxPerNode, prober.integer("maxPerNode")));
         found.push(one(Key::MaxRatePerPod, prober.integer("maxRatePerPod")));

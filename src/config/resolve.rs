@@ -49,6 +49,7 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
     let workers = resolver.value(Key::Workers, value::workers);
     let exec_workers = resolver.value(Key::ExecWorkers, value::workers);
     let exec_grace = resolver.value(Key::ExecGrace, value::exec_grace);
+    let exec_mode = resolver.value(Key::ExecMode, value::exec_mode);
     let max_per_pod = resolver.value(Key::MaxPerPod, value::probes);
     let max_per_node = resolver.value(Key::MaxPerNode, value::probes);
     let max_rate_per_pod = resolver.value(Key::MaxRatePerPod, |text| count(text, MAX_RATES[0]));
@@ -104,6 +105,7 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
                 workers: workers?.value,
                 exec_workers: exec_workers?,
                 exec_grace: exec_grace?.value,
+                exec_mode: exec_mode?.value,
                 max_per_pod: max_per_pod?.value,
                 max_per_node: max_per_node?.value,
                 max_rate_per_pod: max_rate_per_pod?.value,

@@ -17,9 +17,9 @@ use crate::{
     ids::ProbeKind,
     spec::{
         ProbeSpec,
-        raw::{RawAct, RawProbe},
-        rule::{HealthcheckAct, HistoryRule, Matcher, Rule},
-        validate::{validate, validate_healthcheck_act},
+        raw::{RawHealthcheck, RawProbe},
+        rule::{HealthcheckRule, HistoryRule, Matcher, Rule},
+        validate::{validate, validate_healthcheck},
     },
 };
 
@@ -59,15 +59,8 @@ pub(super) struct RawRule {
     matcher: Field<RawMatch>,
     enforce: Field<bool>,
     probes: [(ProbeKind, Field<RawProbe>); 3],
-    healthcheck: Field<RawHealthcheckAct>,
+    healthcheck: Field<RawHealthcheck>,
     history: Field<[Field<i64>; 2]>,
-}
-
-#[derive(Debug)]
-struct RawHealthcheckAct {
-    place: Option<Place>,
-    act: RawAct,
-    grace: Field<i64>,
 }
 
 #[derive(Debug)]
@@ -89,11 +82,7 @@ fn raw_rule(rule: &mut Fields<'_>) -> RawRule {
         }),
         enforce: rule.boolean("enforce"),
         probes: ProbeKind::ALL.map(|kind| (kind, rule.map(kind.as_str(), RawProbe::of))),
-        healthcheck: rule.map("healthcheck", |healthcheck| RawHealthcheckAct {
-            place: healthcheck.place(),
-            act: RawAct::of(healthcheck),
-            grace: healthcheck.integer("terminationGracePeriodSeconds"),
-        }),
+        healthcheck: rule.map("healthcheck", RawHealthcheck::of),
         history: rule.map("history", |history| HISTORY.map(|name| history.integer(name))),
     }
 }
@@ -199,16 +188,13 @@ impl RawRule {
         checked.into_iter().collect()
     }
 
-    /// What HEALTHCHECKs do by it; `None` if that is invalid.
-    fn healthcheck(&self, errors: &mut Vec<FieldError>) -> Option<Option<Arc<HealthcheckAct>>> {
-        let raw = match &self.healthcheck {
-            Field::Absent => return Some(None),
-            Field::Bad => return None,
-            Field::Given(written) => &written.value,
-        };
-        let act =
-            validate_healthcheck_act(&raw.act, &raw.grace, (&self.at("healthcheck"), raw.place), errors);
-        act.map(Arc::new).map(Some)
+    /// What it says of HEALTHCHECKs; `None` if that is invalid.
+    fn healthcheck(&self, errors: &mut Vec<FieldError>) -> Option<HealthcheckRule> {
+        match &self.healthcheck {
+            Field::Absent => Some(HealthcheckRule::default()),
+            Field::Bad => None,
+            Field::Given(raw) => validate_healthcheck(&raw.value, &self.at("healthcheck"), errors),
+        }
     }
 
     /// How much is kept of attempts; `None` if that is invalid.

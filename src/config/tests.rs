@@ -57,6 +57,7 @@ fn defaults() -> Config {
             workers: NonZeroUsize::new(64).unwrap(),
             exec_workers: NonZeroUsize::new(16).unwrap(),
             exec_grace: Duration::from_secs(5),
+            exec_mode: ExecMode::Sync,
             max_per_pod: NonZeroUsize::new(32).unwrap(),
             max_per_node: NonZeroUsize::new(5000).unwrap(),
             max_rate_per_pod: NonZeroUsize::new(50).unwrap(),
@@ -166,7 +167,7 @@ listen: /tmp/l.sock
 runtime: unix:///tmp/r.sock
 state: /tmp/state
 api: {listen: /tmp/a.sock, group: adm, http: "[::1]:9090", page: always}
-prober: {workers: 8, execWorkers: 4, execGrace: 1m30s, maxPerPod: 1, maxPerNode: 100000, nodeIP: "2001:db8::1",
+prober: {workers: 8, execWorkers: 4, execGrace: 1m30s, execMode: session, maxPerPod: 1, maxPerNode: 100000, nodeIP: "2001:db8::1",
   maxRatePerPod: 10000, maxRatePerNode: 100000,
   minPeriod: 1s, maxTimeout: 5s, allowHosts: [10.0.0.0/8, "2001:db8::1"]}
 annotations: {namespaces: [shop-*, cart]}
@@ -193,6 +194,7 @@ log: {format: json, level: debug}
             workers: NonZeroUsize::new(8).unwrap(),
             exec_workers: NonZeroUsize::new(4).unwrap(),
             exec_grace: Duration::from_secs(90),
+            exec_mode: ExecMode::Session,
             max_per_pod: NonZeroUsize::new(1).unwrap(),
             max_per_node: NonZeroUsize::new(100_000).unwrap(),
             max_rate_per_pod: NonZeroUsize::new(10_000).unwrap(),
@@ -346,6 +348,8 @@ fn values_out_of_bounds_are_told_with_the_bound() {
     insta::assert_snapshot!(reported("prober: {execGrace: 99ms}"), @"config.yaml:1:21: prober.execGrace: must be at least 100ms, not 99ms");
     insta::assert_snapshot!(reported("prober: {execGrace: 1h}"), @"config.yaml:1:21: prober.execGrace: must be at most 10m0s, not 1h0m0s");
     insta::assert_snapshot!(reported("prober: {execGrace: '5'}"), @r#"config.yaml:1:21: prober.execGrace: "5": the unit is missing: write a duration such as 250ms, 5s or 1m30s"#);
+    insta::assert_snapshot!(reported("prober: {execMode: sesion}"), @r#"config.yaml:1:20: prober.execMode: "sesion" is not one of sync, session"#);
+    insta::assert_snapshot!(reported("prober: {execMode: 5}"), @"config.yaml:1:20: prober.execMode: Invalid value: 5: must be a string: put it in quotes");
     insta::assert_snapshot!(reported("prober: {nodeIP: 0.0.0.0}"), @"config.yaml:1:18: prober.nodeIP: 0.0.0.0 is not the address of a node");
     insta::assert_snapshot!(reported("act: {maxPerMinute: 0, maxConcurrent: 65, gracePeriod: 1999ms, restartOnExit: sometimes}"), @r#"
     config.yaml:1:21: act.maxPerMinute: must be at least 1, not 0
@@ -388,8 +392,13 @@ fn errors_of_flags_and_variables_are_told_by_their_name() {
     --listen: "x.sock" is not an absolute path: write unix:///PATH
     --log-level: "loud" is not a log level: one of error, warn, info, debug, trace
     "#);
-    let environment = environment(&[("CRIPROBE_PROBER_WORKERS", "many"), ("CRIPROBE_STATE", "x")]);
+    let environment = environment(&[
+        ("CRIPROBE_PROBER_WORKERS", "many"),
+        ("CRIPROBE_STATE", "x"),
+        ("CRIPROBE_PROBER_EXEC_MODE", "Session"),
+    ]);
     insta::assert_snapshot!(resolved("", &environment).unwrap_err(), @r#"
+    CRIPROBE_PROBER_EXEC_MODE: "Session" is not one of sync, session
     CRIPROBE_PROBER_WORKERS: "many" is not a whole number
     CRIPROBE_STATE: "x" is not an absolute path
     "#);

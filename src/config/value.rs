@@ -17,7 +17,7 @@ use crate::{
     document::fault::quoted,
     duration::{self, GoDuration},
     glob::Glob,
-    spec::{acting::RestartOnExit, validate::MIN_PERIOD},
+    spec::{ExecMode, acting::RestartOnExit, validate::MIN_PERIOD},
 };
 
 /// The maximum number of attempts in flight, of any kind; more are an error.
@@ -119,10 +119,7 @@ pub(super) fn http(text: &str) -> Result<Option<SocketAddr>, String> {
 }
 
 pub(super) fn page(text: &str) -> Result<PageAccess, String> {
-    PageAccess::ALL.into_iter().find(|access| access.as_str() == text).ok_or_else(|| {
-        let names = PageAccess::ALL.map(PageAccess::as_str).join(", ");
-        format!("{} is not one of {names}", quoted(text))
-    })
+    one_of(text, PageAccess::ALL, PageAccess::as_str)
 }
 
 pub(super) fn workers(text: &str) -> Result<NonZeroUsize, String> {
@@ -144,6 +141,10 @@ pub(super) fn count(text: &str, most: usize) -> Result<NonZeroUsize, String> {
 
 pub(super) fn exec_grace(text: &str) -> Result<Duration, String> {
     time(text, MIN_EXEC_GRACE, MAX_EXEC_GRACE)
+}
+
+pub(super) fn exec_mode(text: &str) -> Result<ExecMode, String> {
+    one_of(text, ExecMode::ALL, ExecMode::as_str)
 }
 
 pub(super) fn act_grace(text: &str) -> Result<Duration, String> {
@@ -200,8 +201,17 @@ pub(super) fn record_size(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn restart_on_exit(text: &str) -> Result<RestartOnExit, String> {
-    RestartOnExit::ALL.into_iter().find(|one| one.as_str() == text).ok_or_else(|| {
-        let names = RestartOnExit::ALL.map(RestartOnExit::as_str).join(", ");
+    one_of(text, RestartOnExit::ALL, RestartOnExit::as_str)
+}
+
+/// One of these words.
+fn one_of<T: Copy, const N: usize>(
+    text: &str,
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> Result<T, String> {
+    all.into_iter().find(|one| name(*one) == text).ok_or_else(|| {
+        let names = all.map(name).join(", ");
         format!("{} is not one of {names}", quoted(text))
     })
 }

@@ -5,6 +5,7 @@ mod answer;
 mod decoded;
 mod mask;
 mod request;
+pub(crate) mod session;
 
 use std::{error::Error, pin::pin, time::Duration};
 
@@ -16,7 +17,10 @@ use tokio::time;
 use tonic::{Code, Status, body::Body, transport::Channel};
 use tower::ServiceExt;
 
-use self::answer::{Answer, Reader};
+use self::{
+    answer::{Answer, Reader},
+    session::{Asked, Decided, Sessions},
+};
 use super::{Fault, Judgement, Outcome, go};
 use crate::{
     ids::ContainerId,
@@ -80,6 +84,7 @@ pub(crate) struct Exec {
     grace: Duration,
     /// Learns of each command.
     phases: PhasesHandle,
+    sessions: Sessions,
 }
 
 /// What an attempt leaves behind.
@@ -96,13 +101,19 @@ pub(crate) struct After {
 impl Exec {
     /// Without a grace.
     pub(crate) fn new(channel: Channel) -> Self {
-        Self { channel, grace: Duration::ZERO, phases: PhasesHandle::default() }
+        Self { channel, grace: Duration::ZERO, phases: PhasesHandle::default(), sessions: Sessions::default() }
     }
 
     /// The same, whose commands are split into phases.
     #[must_use]
     pub(crate) fn with_phases(self, phases: PhasesHandle) -> Self {
         Self { phases, ..self }
+    }
+
+    /// The same, which runs commands by these sessions, where that is asked for.
+    #[must_use]
+    pub(crate) fn with_sessions(self, sessions: Sessions) -> Self {
+        Self { sessions, ..self }
     }
 
     /// The same with this grace: how long after its timeout a command of whole seconds is given up, if the runtime is still
@@ -115,6 +126,42 @@ impl Exec {
     /// The way to the runtime.
     pub(crate) fn runtime(&self) -> Channel {
         self.channel.clone()
+    }
+
+    /// Runs a command by the session of its container, or, where that cannot be, like [`Exec::attempt`]. `period`: how often
+    /// its probe does.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn attempt_by_session(
+        &self,
+        container: &ContainerId,
+        command: Expansion<'_>,
+        (timeout, period): (Duration, Duration),
+        after: &mut After,
+    ) -> Result<Outcome, Fault> {
+        let asked = Asked { container, command, timeout, period };
+        let why = match self.sessions.attempt(asked, &mut after.pending).await {
+            Ok(decided) => {
+                after.route = Some(ExecRoute::Session);
+                after.phases = None;
+                return Ok(match decided {
+                    Decided::Ended { exit_code, output, said } => {
+                        // As with ExecSync: much output makes an attempt slow.
+                        time::sleep(PAUSE.saturating_mul(u32::try_from(said / AT_ONCE).unwrap_or(u32::MAX))).await;
+                        judged(exit_code, &output)
+                    }
+                    Decided::TimedOut => timed_out(command, timeout),
+                });
+            }
+            Err(why) => why,
+        };
+        let outcome = self.attempt(container, command, timeout, after).await;
+        after.route = Some(ExecRoute::Fallback(why));
+        if let Some(exit_code) = outcome.as_ref().ok().and_then(|outcome| outcome.exit_code) {
+            self.sessions.ran_by_sync(container, self.sessions.print(command), exit_code);
+        }
+        outcome
     }
 
     /// Runs a command and judges it by its exit code.
@@ -179,24 +226,14 @@ impl Exec {
             time::sleep(LONGEST_PAUSE).await;
         }
         match ended {
-            Ok(Ok(Answer { exit_code, output })) => {
-                let judgement = if exit_code == 0 { Judgement::Success } else { Judgement::Failure };
-                Ok(Outcome {
-                    exit_code: Some(exit_code),
-                    ..Outcome::of(judgement, BoundedText::lossy(&output))
-                })
-            }
+            Ok(Ok(Answer { exit_code, output })) => Ok(judged(exit_code, &output)),
             Ok(Err(status)) if status.code() != Code::DeadlineExceeded => {
                 Err(away(&status).unwrap_or_else(|| {
                     let message = mask::masked(status.message(), command);
                     Fault::Runtime { code: go::code(status.code()), message }
                 }))
             }
-            Ok(Err(_)) | Err(Late::Alive) => {
-                let (command, timeout) = (command.defined().join(" "), go::duration(timeout));
-                let text = format_args!("command timed out: \"{command}\" timed out after {timeout}");
-                Ok(Outcome::failure(BoundedText::of(text)))
-            }
+            Ok(Err(_)) | Err(Late::Alive) => Ok(timed_out(command, timeout)),
             Err(Late::Silent) => Err(Fault::Silent),
             Err(Late::Unanswered) => Err(Fault::Unanswered(BoundedText::of(format_args!(
                 "no answer within {} (timeout {}, grace {}): the command, or a child of it, keeps its output open",
@@ -271,6 +308,19 @@ enum Late {
     InTheMiddle,
     /// It answers nothing.
     Silent,
+}
+
+/// A command that ended is judged by its exit code.
+fn judged(exit_code: i32, output: &[u8]) -> Outcome {
+    let judgement = if exit_code == 0 { Judgement::Success } else { Judgement::Failure };
+    Outcome { exit_code: Some(exit_code), ..Outcome::of(judgement, BoundedText::lossy(output)) }
+}
+
+/// One that did not is named as it was defined.
+fn timed_out(command: Expansion<'_>, timeout: Duration) -> Outcome {
+    let (command, timeout) = (command.defined().join(" "), go::duration(timeout));
+    let text = format_args!("command timed out: \"{command}\" timed out after {timeout}");
+    Outcome::failure(BoundedText::of(text))
 }
 
 /// Asks, and waits until the answer begins: the command has ended then. Dropped, it cancels the command.

@@ -20,7 +20,7 @@ use crate::{
     inventory::pod::{Container, PodNetwork},
     results::{AttemptResult, exec_route::ExecRoute, phases::PhasesSlot, text::BoundedText},
     spec::{
-        Handler, PortRef, ProbeSpec, Reach, Scheme,
+        ExecMode, Handler, PortRef, ProbeSpec, Reach, Scheme,
         expand::{self, Env, Expansion, MAX_COMMAND, MAX_PODS_COMMAND},
         policy::is_never_a_pods,
         ports::DeclaredPorts,
@@ -86,19 +86,27 @@ pub(crate) struct Attempted {
 #[derive(Clone, Debug)]
 pub(crate) struct Handlers {
     pub(crate) exec: Exec,
+    /// Which way commands go whose probes do not say.
+    pub(crate) exec_mode: ExecMode,
     pub(crate) node_ip: Option<IpAddr>,
 }
 
 impl Handlers {
     /// Those that the settings ask for; commands are run by `exec`.
     pub(crate) fn new(exec: &Exec, settings: &ProberSettings) -> Self {
-        Self { exec: exec.with_grace(settings.exec_grace), node_ip: settings.node_ip }
+        Self { exec: exec.with_grace(settings.exec_grace),
+            exec_mode: settings.exec_mode,
+            node_ip: settings.node_ip,
+        }
     }
 
     /// The same under other settings.
     #[must_use]
     pub(crate) fn under(&self, settings: &ProberSettings) -> Self {
-        Self { exec: self.exec.with_grace(settings.exec_grace), node_ip: settings.node_ip }
+        Self { exec: self.exec.with_grace(settings.exec_grace),
+            exec_mode: settings.exec_mode,
+            node_ip: settings.node_ip,
+        }
     }
 
     /// Makes one attempt, and waits until the runtime has nothing more to do for it. `ports`: those of the container, as
@@ -211,7 +219,7 @@ impl Handlers {
     ) -> Result<Outcome, Fault> {
         if spec.is_literal {
             let command = Expansion::literal(command);
-            return self.exec.attempt(&view.id, command, spec.timeout, after).await;
+            return self.exec(command, spec, view, after).await;
         }
         let limit = match spec.reach {
             Reach::Declared => MAX_PODS_COMMAND,
@@ -225,7 +233,24 @@ impl Handlers {
             variables.read(self.exec.runtime(), view, &names, limit).await?
         };
         let command = Expansion::new(command, &env, limit).map_err(Fault::target)?;
-        self.exec.attempt(&view.id, command, spec.timeout, after).await
+        self.exec(command, spec, view, after).await
+    }
+
+    /// Runs an expanded command in the way that its probe, or else the operator, asks for.
+    async fn exec(
+        &self,
+        command: Expansion<'_>,
+        spec: &ProbeSpec,
+        view: &Container,
+        after: &mut After,
+    ) -> Result<Outcome, Fault> {
+        match spec.exec_mode.unwrap_or(self.exec_mode) {
+            ExecMode::Sync => self.exec.attempt(&view.id, command, spec.timeout, after).await,
+            ExecMode::Session => {
+                let times = (spec.timeout, spec.period);
+                Box::pin(self.exec.attempt_by_session(&view.id, command, times, after)).await
+            }
+        }
     }
 
     /// Whom to dial: the host that is named, which the operator wrote or allowed, else the pod.

@@ -93,6 +93,7 @@ impl From<&ProbeSpec> for DefinitionView {
             on_failure_command: spec.on_failure_command.as_ref().map(Into::into),
             start_period_seconds: spec.start.map(|start| Seconds(start.length)),
             start_interval_seconds: spec.start.map(|start| Seconds(start.interval)),
+            exec_mode: spec.exec_mode.map(|mode| mode.as_str().to_owned()),
         }
     }
 }

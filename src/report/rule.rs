@@ -1,13 +1,11 @@
 //! Converts a rule into its view. In: the rule, and its place. Out: the JSON shape, without possible secrets.
 
-use super::view::{
-    DefinitionView, HandlerView, HealthcheckActView, HistoryView, MatchView, RuleView, Seconds,
-};
+use super::view::{DefinitionView, HandlerView, HealthcheckView, HistoryView, MatchView, RuleView, Seconds};
 use crate::{
     ids::ProbeKind,
     spec::{
         ProbeSpec,
-        rule::{HealthcheckAct, Matcher, Rule},
+        rule::{HealthcheckRule, Matcher, Rule},
     },
 };
 
@@ -27,7 +25,7 @@ impl RuleView {
             startup: probe(ProbeKind::Startup),
             readiness: probe(ProbeKind::Readiness),
             liveness: probe(ProbeKind::Liveness),
-            healthcheck: rule.healthcheck.as_deref().map(Into::into),
+            healthcheck: HealthcheckView::of(&rule.healthcheck),
             history: (!rule.history.is_empty()).then_some(HistoryView {
                 attempts: rule.history.attempts,
                 output_bytes: rule.history.output_bytes,
@@ -36,13 +34,16 @@ impl RuleView {
     }
 }
 
-impl From<&HealthcheckAct> for HealthcheckActView {
-    fn from(act: &HealthcheckAct) -> Self {
-        Self {
-            on_failure: act.on_failure.as_str().to_owned(),
-            on_failure_command: act.on_failure_command.as_ref().map(Into::into),
-            termination_grace_period_seconds: act.termination_grace.map(Seconds),
-        }
+impl HealthcheckView {
+    /// What a rule says of HEALTHCHECKs, if it says anything.
+    pub fn of(rule: &HealthcheckRule) -> Option<Self> {
+        let act = rule.act.as_deref();
+        (!rule.is_empty()).then(|| Self {
+            on_failure: act.map(|act| act.on_failure.as_str().to_owned()),
+            on_failure_command: act.and_then(|act| act.on_failure_command.as_ref().map(Into::into)),
+            termination_grace_period_seconds: act.and_then(|act| act.termination_grace.map(Seconds)),
+            exec_mode: rule.exec_mode.map(|mode| mode.as_str().to_owned()),
+        })
     }
 }
 

@@ -318,6 +318,7 @@ impl Stages {
             workers: prober.workers.get() as u32,
             exec_workers: prober.exec_workers.get() as u32,
             exec_grace_seconds: Seconds(prober.exec_grace),
+            exec_mode: prober.exec_mode.as_str().to_owned(),
             loaded_at: Some(health.loaded_at.into()),
             errors: health.errors.clone(),
             needs_restart: health.needs_restart.clone(),

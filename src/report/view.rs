@@ -40,7 +40,7 @@ pub use check::{
     DocumentKind, Finding, Grade, PlanChange, Role,
 };
 pub use configuration::{
-    ConfigurationView, HealthcheckActView, HistoryView, MatchView, RuleView, SettingValue, SettingView,
+    ConfigurationView, HealthcheckView, HistoryView, MatchView, RuleView, SettingValue, SettingView,
 };
 pub use detail::{
     ActNoteView, ChangeView, ClientView, DefinitionView, FailureCommandView, HandlerView, HeaderView,

@@ -94,7 +94,7 @@ pub(super) mod tests {
     use super::*;
     use crate::{
         ids::ProbeKind,
-        spec::{Handler, OnFailure, Reach, definition},
+        spec::{ExecMode, Handler, OnFailure, Reach, definition},
     };
 
     thread_local! {
@@ -149,5 +149,8 @@ pub(super) mod tests {
         let of_a_rule = ProbeSpec { reach: Reach::Any, ..base() };
         assert_eq!(Definition::of(&of_a_rule), Definition::of(&base()), "whatever its source");
         assert!(of_a_rule.is_same_probe(&base()));
+        let by_session = ProbeSpec { exec_mode: Some(ExecMode::Session), ..base() };
+        assert_eq!(Definition::of(&by_session), Definition::of(&base()), "whichever way its command goes");
+        assert!(by_session.is_same_probe(&base()));
     }
 }

@@ -13,14 +13,14 @@ use std::{
 };
 
 use super::{
-    OnFailure, ProbeSpec,
+    ExecMode, OnFailure, ProbeSpec,
     acting::{ActPolicy, Acting},
     annotation, definition,
     identity::Definition,
     image::ImageMatches,
     need::Need,
     policy::{Limits, Policy},
-    rule::{HistoryRule, Rule},
+    rule::{HealthcheckRule, HistoryRule, Rule},
 };
 use crate::{document::fault, ids::ProbeKind, inventory::pod::Container};
 
@@ -54,6 +54,8 @@ pub struct Outline {
     pub need: Need,
     /// What its verdict of failure asks for.
     pub on_failure: OnFailure,
+    /// Which way its command goes, if it says: that is no part of `definition`.
+    pub exec_mode: Option<ExecMode>,
     /// The definition itself, where all probes from that rule or image share it.
     pub shared: Option<Arc<ProbeSpec>>,
 }
@@ -184,7 +186,8 @@ impl Outline {
     /// Of a definition that an annotation has.
     fn of(spec: &ProbeSpec, class: Class) -> Self {
         let (definition, handler) = (Definition::of(spec), spec.handler.name());
-        Self { definition, handler, need: Need::of(spec, class), on_failure: spec.on_failure, shared: None }
+        let (need, on_failure, exec_mode) = (Need::of(spec, class), spec.on_failure, spec.exec_mode);
+        Self { definition, handler, need, on_failure, exec_mode, shared: None }
     }
 
     /// The definition itself, if all probes from its source share it.
@@ -383,11 +386,11 @@ impl<'a> Facts<'a> {
                     Some(timeout) => self.permit(&ProbeSpec { timeout, ..(**spec).clone() })?,
                     None => self.permit(spec)?,
                 }
-                let act = self.rules.iter().find_map(|rule| rule.healthcheck.as_ref());
-                if act.is_none() && cap.is_none() {
+                let by = HealthcheckRule::first_of(&self.rules);
+                if by.is_empty() && cap.is_none() {
                     return Ok(outline);
                 }
-                Ok(self.merged.unwrap_or(&Merged::default()).outline(spec, act, cap))
+                Ok(self.merged.unwrap_or(&Merged::default()).outline(spec, &by, cap))
             }
             Written::Text(text) => self.reads.of(kind, || {
                 let read = || {

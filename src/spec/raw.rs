@@ -24,6 +24,8 @@ pub(crate) struct RawProbe {
     pub termination_grace_period_seconds: Field<i64>,
     /// `onFailure` and `onFailureCommand`, ours.
     pub act: RawAct,
+    /// `execMode`, ours.
+    pub exec_mode: Field<String>,
     /// `initialDelay`, ours.
     pub initial_delay: Field<String>,
     /// `timeout`, ours.
@@ -37,6 +39,16 @@ pub(crate) struct RawProbe {
 pub(crate) struct RawAct {
     pub on_failure: Field<String>,
     pub on_failure_command: Field<RawFailureCommand>,
+}
+
+/// What a rule says of HEALTHCHECKs.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RawHealthcheck {
+    /// Where it starts.
+    pub place: Option<Place>,
+    pub act: RawAct,
+    pub termination_grace_period_seconds: Field<i64>,
+    pub exec_mode: Field<String>,
 }
 
 /// The command before an act.
@@ -112,10 +124,11 @@ impl RawProbe {
             timeout: probe.duration("timeout"),
             period: probe.duration("period"),
             act: RawAct::of(probe),
+            exec_mode: probe.text("execMode"),
         }
     }
 
-    /// Reads what one attempt needs, handler and timeout, out of a map that may hold other things; all else is absent.
+    /// Reads what one attempt needs, handler, timeout and mode, out of a map that may hold other things; all else is absent.
     pub(crate) fn read_attempt(attempt: &mut Fields<'_>) -> Self {
         Self {
             exec: attempt.map("exec", exec),
@@ -124,6 +137,7 @@ impl RawProbe {
             grpc: attempt.map("grpc", grpc),
             timeout_seconds: attempt.integer("timeoutSeconds"),
             timeout: attempt.duration("timeout"),
+            exec_mode: attempt.text("execMode"),
             ..Self::absent(attempt.place())
         }
     }
@@ -157,6 +171,7 @@ impl RawProbe {
             timeout: Field::Absent,
             period: Field::Absent,
             act: RawAct { on_failure: Field::Absent, on_failure_command: Field::Absent },
+            exec_mode: Field::Absent,
         }
     }
 
@@ -183,6 +198,18 @@ impl RawAct {
                 timeout_seconds: before.integer("timeoutSeconds"),
                 timeout: before.duration("timeout"),
             }),
+        }
+    }
+}
+
+impl RawHealthcheck {
+    /// Reads it out of a map that holds nothing else.
+    pub(crate) fn of(healthcheck: &mut Fields<'_>) -> Self {
+        Self {
+            place: healthcheck.place(),
+            act: RawAct::of(healthcheck),
+            termination_grace_period_seconds: healthcheck.integer("terminationGracePeriodSeconds"),
+            exec_mode: healthcheck.text("execMode"),
         }
     }
 }
@@ -246,6 +273,7 @@ mod tests {
                 "{tcpSocket: {port: [80]}}",
                 "tcpSocket.port: Invalid value: a list: must be a whole number or a string",
             ),
+            ("{execMode: true}", "execMode: Invalid value: true: must be a string: put it in quotes"),
             ("{grpc: {port: http}}", r#"grpc.port: Invalid value: "http": must be a whole number"#),
             (
                 "{httpGet: {httpHeaders: [{name: 5}]}}",
@@ -267,12 +295,14 @@ mod tests {
         for (text, reported) in [
             ("{periodSecond: 1}", r#"unknown key "periodSecond": did you mean "periodSeconds"?"#),
             ("{Exec: {}}", r#"unknown key "Exec": did you mean "exec"?"#),
+            ("{execmode: sync}", r#"unknown key "execmode": did you mean "execMode"?"#),
             ("{exec: {cmd: [x]}}", r#"exec: unknown key "cmd": known keys are command"#),
             (
                 "{tcpSocket: {prot: 1}, \"\\e[2J\": 2}",
                 "tcpSocket: unknown key \"prot\": did you mean \"port\"?; unknown key \"??2J\": known keys are exec, \
                  httpGet, tcpSocket, grpc, initialDelaySeconds, timeoutSeconds, periodSeconds, successThreshold, \
-                 failureThreshold, terminationGracePeriodSeconds, initialDelay, timeout, period, onFailure, onFailureCommand",
+                 failureThreshold, terminationGracePeriodSeconds, initialDelay, timeout, period, onFailure, onFailureCommand, \
+                 execMode",
             ),
             (
                 "{onFailureCommand: [dump]}",
@@ -290,7 +320,8 @@ mod tests {
 
     #[test]
     fn null_is_as_if_the_key_were_not_there() {
-        let (raw, reported) = read("{exec: null, httpGet: ~, periodSeconds: , onFailure: null}");
+        let (raw, reported) =
+            read("{exec: null, httpGet: ~, periodSeconds: , onFailure: null, execMode: null}");
         assert_eq!(reported, "");
         let raw = raw.unwrap();
         assert!(raw.exec.is_absent() && raw.period_seconds.is_absent() && raw.handler().is_none());

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    FailureCommand, OnFailure, ProbeSpec, Reach,
+    ExecMode, FailureCommand, OnFailure, ProbeSpec, Reach,
     image::{ImageMatches, own_names},
 };
 use crate::{glob::Glob, ids::ProbeKind, inventory::pod::Container};
@@ -19,8 +19,8 @@ pub struct Rule {
     /// What these containers get: at most one probe a type, in the order of the types. None only where it has
     /// `healthcheck` or `history`.
     pub probes: Vec<Arc<ProbeSpec>>,
-    /// What the verdict of a HEALTHCHECK does in these containers.
-    pub healthcheck: Option<Arc<HealthcheckAct>>,
+    /// What it says of the HEALTHCHECKs of these containers.
+    pub healthcheck: HealthcheckRule,
     /// How much is kept of the attempts of all probes of these containers.
     pub history: HistoryRule,
 }
@@ -41,7 +41,42 @@ impl HistoryRule {
     }
 }
 
-/// What a HEALTHCHECK's verdict of failure does, in a rule: images do not say.
+/// What a rule says of HEALTHCHECKs, and images do not say. Each part is decided by the first rule that says it.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct HealthcheckRule {
+    /// What their verdict of failure does.
+    pub act: Option<Arc<HealthcheckAct>>,
+    /// Which way their commands go.
+    pub exec_mode: Option<ExecMode>,
+}
+
+impl HealthcheckRule {
+    /// Whether it says nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What those that fit a container say together; an earlier one takes precedence.
+    pub(super) fn first_of(rules: &[&Rule]) -> Self {
+        Self {
+            act: rules.iter().find_map(|rule| rule.healthcheck.act.clone()),
+            exec_mode: rules.iter().find_map(|rule| rule.healthcheck.exec_mode),
+        }
+    }
+
+    /// A HEALTHCHECK of which this is said.
+    pub(super) fn applied_to(&self, spec: &ProbeSpec) -> ProbeSpec {
+        let spec = ProbeSpec { exec_mode: self.exec_mode, ..spec.clone() };
+        match self.act.as_deref().cloned() {
+            Some(HealthcheckAct { on_failure, on_failure_command, termination_grace }) => {
+                ProbeSpec { on_failure, on_failure_command, termination_grace, ..spec }
+            }
+            None => spec,
+        }
+    }
+}
+
+/// What a HEALTHCHECK's verdict of failure does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthcheckAct {
     /// What it does; also `report`, so that no later rule decides.
@@ -50,14 +85,6 @@ pub struct HealthcheckAct {
     pub on_failure_command: Option<FailureCommand>,
     /// Overrides the pod's grace period.
     pub termination_grace: Option<Duration>,
-}
-
-impl HealthcheckAct {
-    /// A HEALTHCHECK that does this.
-    pub(super) fn applied_to(&self, spec: &ProbeSpec) -> ProbeSpec {
-        let Self { on_failure, on_failure_command, termination_grace } = self.clone();
-        ProbeSpec { on_failure, on_failure_command, termination_grace, ..spec.clone() }
-    }
 }
 
 /// Which containers a rule is for: those that fit all of it.

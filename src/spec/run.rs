@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::{
-    ProbeSpec,
+    ExecMode, ProbeSpec,
     definition::BOUNDS,
     policy::Limits,
     raw::RawProbe,
-    validate::{validate, validate_timeout},
+    validate::{validate, validate_exec_mode, validate_timeout},
 };
 use crate::{
     document::{
@@ -37,6 +37,8 @@ pub(crate) enum Trial {
         kind: ProbeKind,
         /// Instead of the probe's own.
         timeout: Option<Duration>,
+        /// Likewise.
+        exec_mode: Option<ExecMode>,
     },
     /// A definition of its own. Thresholds and times but the timeout mean nothing to one attempt: they are defaults.
     Own(Box<ProbeSpec>),
@@ -104,8 +106,9 @@ fn trial(raw: &Raw, mut errors: Vec<FieldError>) -> Result<Trial, Vec<FieldError
         }
     };
     let timeout = validate_timeout(&raw.attempt, "", &mut errors);
+    let exec_mode = validate_exec_mode(&raw.attempt.exec_mode, None, &mut errors);
     match kind {
-        Some(kind) if errors.is_empty() => Ok(Trial::Probe { kind, timeout }),
+        Some(kind) if errors.is_empty() => Ok(Trial::Probe { kind, timeout, exec_mode }),
         Some(_) | None => Err(errors),
     }
 }
@@ -163,8 +166,27 @@ mod tests {
             ),
             (r#"{"container": "c", "probe": "liveness", "timeoutSeconds": 2}"#, Some(Duration::from_secs(2))),
         ] {
-            let trial = Trial::Probe { kind: ProbeKind::Liveness, timeout };
+            let trial = Trial::Probe { kind: ProbeKind::Liveness, timeout, exec_mode: None };
             assert_eq!(read(text), Ok(RunRequest { container: "c".to_owned(), trial }), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_probe_and_a_command_may_be_tried_in_either_mode() {
+        for (what, is_own) in [(r#""probe": "startup""#, false), (r#""exec": {"command": ["x"]}"#, true)] {
+            for (mode, expected) in [
+                ("", None),
+                (r#", "execMode": null"#, None),
+                (r#", "execMode": "sync""#, Some(ExecMode::Sync)),
+                (r#", "execMode": "session""#, Some(ExecMode::Session)),
+            ] {
+                let text = format!(r#"{{"container": "c", {what}{mode}}}"#);
+                let found = match read(&text).unwrap().trial {
+                    Trial::Own(spec) => (true, spec.exec_mode),
+                    Trial::Probe { exec_mode, .. } => (false, exec_mode),
+                };
+                assert_eq!(found, (is_own, expected), "{text}");
+            }
         }
     }
 
@@ -201,7 +223,7 @@ mod tests {
             (
                 r#"{"httpGet": {"path": "/"}, "timeout": "0s", "command": []}"#,
                 "unknown key \"command\": known keys are container, probe, exec, httpGet, tcpSocket, grpc, timeoutSeconds, \
-                 timeout; container: Required value: write NAMESPACE/POD/CONTAINER or a container's id; httpGet.port: \
+                 timeout, execMode; container: Required value: write NAMESPACE/POD/CONTAINER or a container's id; httpGet.port: \
                  Invalid value: 0: must be between 1 and 65535, inclusive; timeout: Invalid value: \"0s\": must be at least 1ms",
             ),
             (
@@ -215,6 +237,14 @@ mod tests {
                 "timeout: Invalid value: 5: write a duration such as 250ms, 5s or 1m30s; exec: Forbidden: may not be \
                  set together with probe; probe: Unsupported value: \"live\": supported values: \"startup\", \
                  \"readiness\", \"liveness\"",
+            ),
+            (
+                r#"{"container": "c", "probe": "liveness", "execMode": "stream"}"#,
+                "execMode: Unsupported value: \"stream\": supported values: \"sync\", \"session\"",
+            ),
+            (
+                r#"{"container": "c", "tcpSocket": {"port": 1}, "execMode": "sync"}"#,
+                "execMode: Forbidden: may not be set for tcpSocket probes: they run no command",
             ),
             (
                 r#"{"container": "c", "probe": "observed-1"}"#,

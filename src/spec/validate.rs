@@ -7,12 +7,12 @@ mod handler;
 
 pub(super) use handler::MOST_WORDS;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    FailureCommand, OnFailure, ProbeSpec, Reach,
-    raw::{RawAct, RawProbe},
-    rule::HealthcheckAct,
+    ExecMode, FailureCommand, OnFailure, ProbeSpec, Reach,
+    raw::{RawAct, RawHealthcheck, RawProbe},
+    rule::{HealthcheckAct, HealthcheckRule},
 };
 use crate::{
     document::{
@@ -64,6 +64,7 @@ pub(crate) fn validate(
     let termination_grace = check.termination_grace(kind, &raw.termination_grace_period_seconds);
     check.one_success(kind, &raw.success_threshold);
     let (on_failure, on_failure_command) = check.act(kind, &raw.act);
+    let exec_mode = check.exec_mode(raw.handler(), &raw.exec_mode);
     let Check { errors, .. } = check;
     match handler {
         Some(handler) if errors.is_empty() => Ok(ProbeSpec {
@@ -80,31 +81,52 @@ pub(crate) fn validate(
             start: None,
             timeout_before_cap: None,
             is_literal: false,
-            exec_mode: None,
+            exec_mode,
             reach: Reach::default(),
         }),
         _ => Err(errors),
     }
 }
 
-/// Checks what a HEALTHCHECK's verdict of failure does where a rule says so; `path` is where that is.
-/// Every rule that it breaks is added to `errors`.
-pub(crate) fn validate_healthcheck_act(
-    raw: &RawAct,
-    grace: &Field<i64>,
-    (path, place): (&str, Option<Place>),
+/// Checks what a rule says of HEALTHCHECKs: what their verdict of failure does, which way their commands go, or both;
+/// `path` is where that is. Every rule that it breaks is added to `errors`.
+pub(crate) fn validate_healthcheck(
+    raw: &RawHealthcheck,
+    path: &str,
     errors: &mut Vec<FieldError>,
-) -> Option<HealthcheckAct> {
+) -> Option<HealthcheckRule> {
+    let RawHealthcheck { place, act, termination_grace_period_seconds: grace, exec_mode } = raw;
     let before = errors.len();
-    let mut check = Check { path, place, errors: std::mem::take(errors) };
+    let mut check = Check { path, place: *place, errors: std::mem::take(errors) };
+    let says_act = !act.on_failure.is_absent();
     let termination_grace = check.termination_grace(ProbeKind::Liveness, grace);
-    if raw.on_failure.is_absent() {
+    if !says_act && (exec_mode.is_absent() || !grace.is_absent()) {
         let detail = "what a verdict of failure does: stop, kill, restart or report";
-        check.errors.push(FieldError::required(check.at("onFailure"), place, detail));
+        check.errors.push(FieldError::required(check.at("onFailure"), *place, detail));
     }
-    let (on_failure, on_failure_command) = check.act(ProbeKind::Liveness, raw);
+    let (on_failure, on_failure_command) = check.act(ProbeKind::Liveness, act);
+    let act =
+        says_act.then(|| Arc::new(HealthcheckAct { on_failure, on_failure_command, termination_grace }));
+    let exec_mode = check.exec_mode(Some("exec"), exec_mode);
     *errors = check.errors;
-    (errors.len() == before).then_some(HealthcheckAct { on_failure, on_failure_command, termination_grace })
+    (errors.len() == before).then_some(HealthcheckRule { act, exec_mode })
+}
+
+/// Checks the mode alone, of a probe with this handler. Every rule that it breaks is added to `errors`.
+pub(crate) fn validate_exec_mode(
+    field: &Field<String>,
+    handler: Option<&str>,
+    errors: &mut Vec<FieldError>,
+) -> Option<ExecMode> {
+    let mut check = Check { path: "", place: None, errors: std::mem::take(errors) };
+    let mode = check.exec_mode(handler, field);
+    *errors = check.errors;
+    mode
+}
+
+/// Why a probe with this handler takes no `execMode`; `None` where it does.
+pub(crate) fn exec_mode_refusal(handler: &str) -> Option<String> {
+    (handler != "exec").then(|| format!("may not be set for {handler} probes: they run no command"))
 }
 
 /// Checks the timeout alone; `None` if there is none, or Kubernetes' zero.
@@ -287,6 +309,23 @@ impl Check<'_> {
         let command = self.command("onFailureCommand.command", &written.command, field.place());
         let timeout = self.time(&COMMAND_TIMEOUT, &written.timeout_seconds, &written.timeout);
         Some(FailureCommand { command: command?, timeout })
+    }
+
+    /// `None` where none is written, or it is wrong, which has been reported. Only a command goes any way.
+    fn exec_mode(&mut self, handler: Option<&str>, field: &Field<String>) -> Option<ExecMode> {
+        let text = field.value()?;
+        let path = self.at("execMode");
+        if let Some(detail) = handler.and_then(exec_mode_refusal) {
+            self.errors.push(FieldError::forbidden(path, field.place(), &detail));
+            return None;
+        }
+        let all = ExecMode::ALL;
+        let known = all.into_iter().find(|one| one.as_str() == text);
+        if known.is_none() {
+            let supported = all.map(ExecMode::as_str);
+            self.errors.push(FieldError::unsupported(path, field.place(), text, &supported));
+        }
+        known
     }
 
     fn invalid(&mut self, name: &str, place: Option<Place>, value: impl fmt::Display, detail: &str) {

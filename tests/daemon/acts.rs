@@ -149,6 +149,12 @@ async fn each_form_of_a_run_is_judged_as_a_probe_is_and_leaves_no_trace() -> Res
     for (request, result, tells) in [
         (json!({"probe": "liveness"}), "success", json!({"handler": "exec", "exitCode": 0, "tries": 1})),
         (json!({"probe": "readiness"}), "failure", json!({"handler": "tcpSocket"})),
+        (json!({"probe": "liveness", "execMode": "session"}), "success", json!({"exitCode": 0, "tries": 1})),
+        (
+            json!({"exec": {"command": ["sh", "-c", "exit 7"]}, "execMode": "session"}),
+            "failure",
+            json!({"exitCode": 7}),
+        ),
         (
             json!({"exec": {"command": ["sh", "-c", "echo out; echo err >&2; exit 7"]}}),
             "failure",
@@ -191,6 +197,10 @@ async fn each_form_of_a_run_is_judged_as_a_probe_is_and_leaves_no_trace() -> Res
             assert!(ran["durationSeconds"].as_f64().is_some());
         }
     }
+    let no_command = json!({"container": by_id, "probe": "readiness", "execMode": "sync"});
+    let (status, refused) = run(&rig, no_command).await?;
+    let reason = "execMode: Forbidden: may not be set for tcpSocket probes: they run no command";
+    assert_eq!((status, &refused["error"]), (StatusCode::BAD_REQUEST, &json!(reason)));
     assert_eq!(rig.daemon.probes().await?, before, "no counts, no verdict, no last attempt");
     assert_eq!(rig.daemon.events().await?, events);
     server.abort();

@@ -308,6 +308,33 @@ async fn what_did_not_change_goes_on_over_ten_reloads_without_a_gap() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_probe_whose_mode_changes_goes_on() -> Result<()> {
+    let at = &mut Configured::start(&rule("all", "1s")).await?;
+    let (pod, _) = at.rig.run("web", &[], &["sleep", "100000"]).await?;
+    let begun = at.rig.last(&pod, "liveness", "success").await?;
+    let path = format!("/v1/probes/{}/app/liveness", pod.uid);
+    let asking = |mode: &str| rule("all", "1s").replace("period:", &format!("execMode: {mode}, period:"));
+    for (text, setting, asked) in [
+        (format!("prober: {{execMode: session}}\n{}", rule("all", "1s")), "session", Value::Null),
+        (format!("prober: {{execMode: session}}\n{}", asking("sync")), "session", "sync".into()),
+        (asking("session"), "sync", "session".into()),
+    ] {
+        at.write(&text)?;
+        eventually(&text, REACHED, async || {
+            let asks = at.rig.daemon.json(&path).await?["definition"]["execMode"] == asked;
+            Ok((asks && at.config().await?["execMode"] == setting).then_some(()))
+        })
+        .await?;
+    }
+    let ended = begun["counts"]["success"].as_u64();
+    let later = |probe: &Value| probe["counts"]["success"].as_u64() > ended;
+    let went_on = at.rig.becomes(&pod, "liveness", "goes on", later).await?;
+    assert_eq!((&went_on["since"], &went_on["state"]), (&begun["since"], &"success".into()));
+    assert_eq!(went_on["run"]["count"], went_on["counts"]["success"], "{went_on}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_containers_are_reached_without_a_burst() -> Result<()> {
     const CONTAINERS: usize = 200;
     let at = Configured::start("prober: {execWorkers: 4}\n").await?;

@@ -119,14 +119,14 @@ impl Page {
             for probe in &rule.probes {
                 add(&mut table, None, &name, probe);
             }
-            if let Some(act) = &rule.healthcheck {
-                let act = format!("on failure {}", definition::act(act));
+            if let Some(healthcheck) = &rule.healthcheck {
+                let healthcheck = definition::healthcheck(healthcheck);
                 let source = format!("rule:{}", rule.rule);
                 table.row(vec![
                     name.as_str().into(),
                     "healthcheck".into(),
                     source.as_str().into(),
-                    act.into(),
+                    healthcheck.into(),
                 ]);
             }
         }

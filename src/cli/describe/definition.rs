@@ -2,7 +2,8 @@
 
 use super::super::{span::configured, trace::command};
 use crate::report::view::{
-    DefinitionView, FailureCommandView, HandlerView, HeaderView, HealthcheckActView, PortView, ProbeView,
+    DefinitionView, FailureCommandView, HandlerView, HeaderView, HealthcheckView, PortView, ProbeView,
+    Seconds,
 };
 
 /// What an attempt does: `exec cat /tmp/healthy`, `httpGet port 8080, path /healthz`.
@@ -72,7 +73,7 @@ pub(super) fn thresholds(definition: &DefinitionView) -> String {
 pub(super) fn on_failure(definition: &DefinitionView, probe: &ProbeView) -> String {
     match &probe.act_refusal {
         Some(reason) => refused(&definition.on_failure, reason),
-        None => act(&definition.into()),
+        None => act(definition),
     }
 }
 
@@ -81,15 +82,31 @@ pub(in super::super) fn refused(asked: &str, reason: &str) -> String {
     format!("report (asked for {asked}: {reason})")
 }
 
-/// What a HEALTHCHECK's verdict does by a rule.
-pub(in super::super) fn act(act: &HealthcheckActView) -> String {
-    let grace = act.termination_grace_period_seconds;
+/// What its definition asks for: `stop, grace period 5s, after sh -c dump (timeout 10s)`.
+pub(in super::super) fn act(definition: &DefinitionView) -> String {
+    let DefinitionView { on_failure, on_failure_command, termination_grace_period_seconds, .. } = definition;
+    in_full(on_failure, on_failure_command.as_ref(), *termination_grace_period_seconds)
+}
+
+/// What a rule says of HEALTHCHECKs: `execMode session, on failure stop, grace period 5s`.
+pub(in super::super) fn healthcheck(rule: &HealthcheckView) -> String {
+    let HealthcheckView { on_failure, on_failure_command, termination_grace_period_seconds, exec_mode } =
+        rule;
+    let act = on_failure.as_ref().map(|act| {
+        let act = in_full(act, on_failure_command.as_ref(), *termination_grace_period_seconds);
+        format!("on failure {act}")
+    });
+    let mode = exec_mode.as_ref().map(|mode| format!("execMode {mode}"));
+    mode.into_iter().chain(act).collect::<Vec<_>>().join(", ")
+}
+
+/// An act with its grace period, and with the command before it.
+fn in_full(act: &str, before: Option<&FailureCommandView>, grace: Option<Seconds>) -> String {
     let grace = grace.map(|grace| format!(", grace period {}", configured(grace.0))).unwrap_or_default();
-    let before =
-        act.on_failure_command.as_ref().map(|FailureCommandView { command: words, timeout_seconds }| {
-            format!(", after {} (timeout {})", command(words), configured(timeout_seconds.0))
-        });
-    format!("{}{grace}{}", act.on_failure, before.unwrap_or_default())
+    let before = before.map(|FailureCommandView { command: words, timeout_seconds }| {
+        format!(", after {} (timeout {})", command(words), configured(timeout_seconds.0))
+    });
+    format!("{act}{grace}{}", before.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -140,6 +157,16 @@ mod tests {
             termination_grace_period_seconds: Some(Seconds(Duration::from_secs(5))),
             ..plain.clone()
         };
+        let asked = HealthcheckView {
+            on_failure: Some("stop".to_owned()),
+            on_failure_command: definition.on_failure_command.clone(),
+            termination_grace_period_seconds: None,
+            exec_mode: Some("session".to_owned()),
+        };
+        let mode = HealthcheckView { on_failure: None, on_failure_command: None, ..asked.clone() };
+        assert_eq!(healthcheck(&mode), "execMode session");
+        let whole = "execMode session, on failure stop, after /bin/dump 'all of it' (timeout 1s500ms)";
+        assert_eq!(healthcheck(&asked), whole);
         let probe = sample::probe();
         assert_eq!(on_failure(&plain, &probe), "report");
         let done = "stop, grace period 5s, after /bin/dump 'all of it' (timeout 1s500ms)";

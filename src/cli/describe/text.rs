@@ -131,6 +131,9 @@ impl Page {
             (Some(definition), _) => {
                 line("handler", &definition::handler(&definition.handler), Paint::Plain);
                 line("timing", &definition::timing(definition), Paint::Plain);
+                if let Some(mode) = &definition.exec_mode {
+                    line("exec mode", mode, Paint::Plain);
+                }
                 if let Some(start) = definition::start(definition) {
                     line("starting", &start, Paint::Plain);
                 }
@@ -458,7 +461,10 @@ fn table<const N: usize>(names: [&'static str; N]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cli::screen::width_of, report::view::sample};
+    use crate::{
+        cli::screen::width_of,
+        report::view::{DefinitionView, sample},
+    };
 
     fn page(width: usize, is_whole: bool) -> Page {
         Page { screen: Screen::plain(width), is_whole, now: sample::at(125_000).0 }
@@ -516,6 +522,20 @@ mod tests {
         insta::assert_snapshot!("describe_wide", page(usize::MAX, true).probe(&sample::detail(), None));
         let exited = Some(&sample::pod().containers[1]).cloned();
         insta::assert_snapshot!("describe_looping", page(100, false).probe(&looping(), exited.as_ref()));
+    }
+
+    #[test]
+    fn the_mode_is_shown_of_a_definition_that_says_it() {
+        let shown = |mode: Option<&str>| {
+            let definition = sample::detail().definition.expect("the sample has one");
+            let definition = Some(DefinitionView { exec_mode: mode.map(str::to_owned), ..definition });
+            page(80, false).probe(&ProbeDetailView { definition, ..sample::detail() }, None)
+        };
+        for mode in ["sync", "session"] {
+            let line = format!("exec mode   {mode}");
+            assert!(shown(Some(mode)).lines().any(|one| one == line), "{}", shown(Some(mode)));
+        }
+        assert!(!shown(None).contains("exec mode"));
     }
 
     #[test]

@@ -5,7 +5,10 @@ use std::{path::Path, time::Duration};
 use super::super::{Loaded, Overrides, raw::Raw, resolve::resolve};
 use crate::{
     glob::Glob,
-    spec::{Handler, OnFailure, rule::Rule},
+    spec::{
+        ExecMode, Handler, OnFailure,
+        rule::{HealthcheckRule, Rule},
+    },
 };
 
 fn loaded(files: &[(&str, &str)]) -> Result<Loaded, String> {
@@ -120,12 +123,60 @@ rules:
     healthcheck: {onFailure: report}
 ";
     let rules = rules(text);
-    let act = rules[0].healthcheck.as_deref().unwrap();
+    let act = rules[0].healthcheck.act.as_deref().unwrap();
     let command = act.on_failure_command.as_ref().unwrap();
     assert_eq!((act.on_failure, act.termination_grace), (OnFailure::Stop, Some(Duration::from_secs(5))));
     assert_eq!((command.command.join(" "), command.timeout), ("dump".to_owned(), Duration::from_secs(10)));
     assert!(rules[0].probes.is_empty());
-    assert_eq!(rules[1].healthcheck.as_deref().unwrap().on_failure, OnFailure::Report);
+    assert_eq!(rules[1].healthcheck.act.as_deref().unwrap().on_failure, OnFailure::Report);
+}
+
+#[test]
+fn a_rule_says_which_way_the_commands_of_its_probes_and_of_healthchecks_go() {
+    let rules = rules(
+        "
+rules:
+  - name: web
+    match: {namespace: shop}
+    startup: {exec: {command: [x]}}
+    readiness: {exec: {command: [x]}, execMode: sync}
+    liveness: {exec: {command: [x]}, execMode: session, period: 500ms}
+    healthcheck: {execMode: session}
+  - name: heal
+    match: {namespace: '*'}
+    healthcheck: {execMode: sync, onFailure: kill}
+",
+    );
+    let modes: Vec<_> = rules[0].probes.iter().map(|spec| spec.exec_mode).collect();
+    assert_eq!(modes, [None, Some(ExecMode::Sync), Some(ExecMode::Session)]);
+    assert_eq!(rules[0].healthcheck, HealthcheckRule { act: None, exec_mode: Some(ExecMode::Session) });
+    let HealthcheckRule { act, exec_mode } = &rules[1].healthcheck;
+    assert_eq!(act.as_deref().map(|act| act.on_failure), Some(OnFailure::Kill));
+    assert_eq!(*exec_mode, Some(ExecMode::Sync));
+}
+
+#[test]
+fn a_mode_that_is_wrong_is_reported_with_its_place() {
+    for (probe, expected) in [
+        (
+            "liveness: {exec: {command: [x]}, execMode: sesion}",
+            r#"c.yaml:1:79: rules[0].liveness.execMode: Unsupported value: "sesion": supported values: "sync", "session""#,
+        ),
+        (
+            "readiness: {exec: {command: [x]}, execMode: [sync]}",
+            "c.yaml:1:80: rules[0].readiness.execMode: Invalid value: a list: must be a string",
+        ),
+        (
+            "startup: {httpGet: {port: 80}, execMode: sync}",
+            "c.yaml:1:77: rules[0].startup.execMode: Forbidden: may not be set for httpGet probes: they run no command",
+        ),
+        (
+            "healthcheck: {execMode: both}",
+            r#"c.yaml:1:60: rules[0].healthcheck.execMode: Unsupported value: "both": supported values: "sync", "session""#,
+        ),
+    ] {
+        assert_eq!(reported(&format!("rules: [{{name: a, match: {{pod: x}}, {probe}}}]")), expected);
+    }
 }
 
 #[test]
@@ -139,6 +190,15 @@ fn what_is_wrong_with_the_act_of_a_healthcheck_is_reported_with_its_place() {
             "{onFailure: stop, terminationGracePeriodSeconds: 0}",
             "healthcheck.terminationGracePeriodSeconds: Invalid value: 0: must be greater than 0",
         ),
+        (
+            "{execMode: session, terminationGracePeriodSeconds: 5}",
+            "healthcheck.onFailure: Required value: what a verdict of failure does",
+        ),
+        (
+            "{execMode: session, onFailureCommand: {command: [x]}}",
+            "healthcheck.onFailureCommand: Forbidden: runs only before an act",
+        ),
+        ("{execMode: 5}", "healthcheck.execMode: Invalid value: 5: must be a string"),
         ("{onFailure: stop, period: 5s}", r#"healthcheck: unknown key "period""#),
         (
             "{onFailure: report, onFailureCommand: {command: [x]}}",

@@ -16,6 +16,7 @@ use crate::{
     spec::{
         ProbeSpec,
         run::{self, Trial},
+        validate::exec_mode_refusal,
     },
 };
 
@@ -48,9 +49,9 @@ async fn run(State(shared): State<Shared>, body: Bytes) -> Result<Json<RunView>,
 
 /// What is to be tried: as it was written, or as the container's own probe has it.
 fn definition(trial: Trial, listed: &Listed) -> Result<ProbeSpec, Refusal> {
-    let (kind, timeout) = match trial {
+    let (kind, timeout, exec_mode) = match trial {
         Trial::Own(spec) => return Ok(*spec),
-        Trial::Probe { kind, timeout } => (kind, timeout),
+        Trial::Probe { kind, timeout, exec_mode } => (kind, timeout, exec_mode),
     };
     let container = ContainerRef::from(&*listed.view);
     let id = joined([&container.namespace, &container.pod, &container.container, kind.as_str()]);
@@ -63,7 +64,11 @@ fn definition(trial: Trial, listed: &Listed) -> Result<ProbeSpec, Refusal> {
         Refusal::new(StatusCode::CONFLICT, format!("{id}: the probe is invalid: {invalid}"))
     })?;
     let mut spec = Arc::unwrap_or_clone(spec);
+    if let Some(detail) = exec_mode.and_then(|_| exec_mode_refusal(spec.handler.name())) {
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, format!("execMode: Forbidden: {detail}")));
+    }
     spec.timeout = timeout.unwrap_or(spec.timeout);
+    spec.exec_mode = exec_mode.or(spec.exec_mode);
     Ok(spec)
 }
 

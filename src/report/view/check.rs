@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DefinitionView, HealthcheckActView};
+use super::{DefinitionView, HealthcheckView};
 
 /// All that was checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -162,9 +162,9 @@ pub struct CheckedRule {
     pub enforced: bool,
     /// What it gives to containers that fit.
     pub probes: Vec<CheckedProbe>,
-    /// What the verdict of a HEALTHCHECK does by it; absent if it does not say.
+    /// What it says of HEALTHCHECKs; absent if it says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub healthcheck: Option<HealthcheckActView>,
+    pub healthcheck: Option<HealthcheckView>,
 }
 
 /// One thing that is wrong.

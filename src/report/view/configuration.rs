@@ -56,9 +56,9 @@ pub struct RuleView {
     pub readiness: Option<DefinitionView>,
     /// Its liveness probe; null if it has none.
     pub liveness: Option<DefinitionView>,
-    /// What the verdict of a HEALTHCHECK does by it; absent if it does not say.
+    /// What it says of HEALTHCHECKs; absent if it says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub healthcheck: Option<HealthcheckActView>,
+    pub healthcheck: Option<HealthcheckView>,
     /// How much is kept of attempts by it; absent if it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<HistoryView>,
@@ -76,27 +76,19 @@ pub struct HistoryView {
     pub output_bytes: Option<u16>,
 }
 
-/// What a HEALTHCHECK's verdict of failure does, in a rule.
+/// What a rule says of HEALTHCHECKs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct HealthcheckActView {
-    /// `report`, `stop`, `kill`, `restart`.
-    pub on_failure: String,
+pub struct HealthcheckView {
+    /// What their verdict of failure does: `report`, `stop`, `kill`, `restart`; null where the rule does not say.
+    pub on_failure: Option<String>,
     /// What runs in the container before that; null where nothing does.
     pub on_failure_command: Option<FailureCommandView>,
     /// Overrides the pod's grace period; null where it does not.
     pub termination_grace_period_seconds: Option<Seconds>,
-}
-
-impl From<&DefinitionView> for HealthcheckActView {
-    /// That part of a definition.
-    fn from(definition: &DefinitionView) -> Self {
-        Self {
-            on_failure: definition.on_failure.clone(),
-            on_failure_command: definition.on_failure_command.clone(),
-            termination_grace_period_seconds: definition.termination_grace_period_seconds,
-        }
-    }
+    /// Which way their commands go: `sync`, `session`; absent where the rule does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec_mode: Option<String>,
 }
 
 /// Which containers a rule is for: those that fit all of it.

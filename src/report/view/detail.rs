@@ -74,6 +74,9 @@ pub struct DefinitionView {
     pub start_period_seconds: Option<Seconds>,
     /// From one attempt to the next meanwhile.
     pub start_interval_seconds: Option<Seconds>,
+    /// Which way its command goes: `sync`, `session`; absent where the setting `prober.execMode` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec_mode: Option<String>,
 }
 
 /// A command that runs in the container before its probe's failure ends it.

@@ -1,5 +1,5 @@
-//! A HEALTHCHECK with what a rule lets its verdict do, and with the timeout that the operator allows: made once for each
-//! rule and image, and shared by their containers.
+//! A HEALTHCHECK with what rules say of it, and with the timeout that the operator allows: made once for each image and what
+//! is said, and shared by their containers.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{Class, Outline, ProbeSpec};
-use crate::spec::rule::HealthcheckAct;
+use crate::spec::rule::HealthcheckRule;
 
 /// What rules and limits make of the HEALTHCHECK of one image. Keeps nothing that no container is probed by any more.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(crate) struct Merged(Mutex<Vec<Kept>>);
 
 #[derive(Debug)]
 struct Kept {
-    act: Option<Arc<HealthcheckAct>>,
+    by: HealthcheckRule,
     cap: Option<Duration>,
     /// Without its definition.
     outline: Outline,
@@ -23,27 +23,27 @@ struct Kept {
 }
 
 impl Merged {
-    /// The HEALTHCHECK of the image with what a rule lets it do, and with a shorter timeout.
+    /// The HEALTHCHECK of the image with what rules say of it, and with a shorter timeout.
     pub(super) fn outline(
         &self,
         healthcheck: &Arc<ProbeSpec>,
-        act: Option<&Arc<HealthcheckAct>>,
+        by: &HealthcheckRule,
         cap: Option<Duration>,
     ) -> Outline {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|kept| kept.spec.strong_count() > 0);
-        let known = all.iter().find(|kept| kept.act.as_ref() == act && kept.cap == cap);
+        let known = all.iter().find(|kept| kept.by == *by && kept.cap == cap);
         if let Some((kept, spec)) = known.and_then(|kept| Some((kept, kept.spec.upgrade()?))) {
             return Outline { shared: Some(spec), ..kept.outline.clone() };
         }
-        let mut spec = act.map_or_else(|| (**healthcheck).clone(), |act| act.applied_to(healthcheck));
+        let mut spec = by.applied_to(healthcheck);
         if let Some(cap) = cap {
             (spec.timeout, spec.timeout_before_cap) = (cap, Some(spec.timeout));
         }
         let spec = Arc::new(spec);
         let made = Outline::shared(&spec, Class::Author);
         let outline = Outline { shared: None, ..made.clone() };
-        all.push(Kept { act: act.cloned(), cap, outline, spec: Arc::downgrade(&spec) });
+        all.push(Kept { by: by.clone(), cap, outline, spec: Arc::downgrade(&spec) });
         made
     }
 }

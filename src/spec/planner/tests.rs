@@ -17,7 +17,7 @@ use crate::{
         identity::tests::COUNT,
         plan::ProbeSource,
         policy::Limits,
-        rule::{HealthcheckAct, HistoryRule, Matcher, Rule},
+        rule::{HealthcheckAct, HealthcheckRule, HistoryRule, Matcher, Rule},
     },
 };
 
@@ -73,7 +73,7 @@ fn what_a_rule_makes_of_a_healthcheck_is_shared_by_its_containers_and_not_kept_l
         let (on_failure_command, termination_grace) = (None, None);
         let act = HealthcheckAct { on_failure, on_failure_command, termination_grace };
         let (name, matcher) = ("heal".into(), Matcher::any());
-        let healthcheck = Some(Arc::new(act));
+        let healthcheck = HealthcheckRule { act: Some(Arc::new(act)), exec_mode: None };
         let rule = Rule {
             name,
             matcher,
@@ -125,7 +125,7 @@ fn ruling(patterns: &[&str]) -> Arc<Policy> {
         matcher: Matcher { image: Glob::from(*pattern), ..Matcher::any() },
         is_enforced: true,
         probes: vec![Rule::defining(spec.clone())],
-        healthcheck: None,
+        healthcheck: HealthcheckRule::default(),
         history: HistoryRule::default(),
     };
     Arc::new(Policy { rules: patterns.iter().map(rule).collect(), ..Policy::default() })

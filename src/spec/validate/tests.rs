@@ -150,6 +150,21 @@ fn everything_that_is_written_is_kept() {
 }
 
 #[test]
+fn a_command_goes_the_way_that_is_written() {
+    for (mode, expected) in [
+        ("", None),
+        (", execMode: null", None),
+        (", execMode: sync", Some(ExecMode::Sync)),
+        (", execMode: session", Some(ExecMode::Session)),
+    ] {
+        for kind in ProbeKind::ALL {
+            let spec = spec(&format!("{{exec: {{command: [x]}}{mode}}}"), kind);
+            assert_eq!(spec.exec_mode, expected, "{kind} {mode}");
+        }
+    }
+}
+
+#[test]
 fn errors_know_where_they_stand() {
     let text = "exec:\n  command: []\nperiodSeconds: -1\nperiod: 1s\ngrpc: {port: 1}\nfoo: 1\n";
     let errors = checked(&parse(text, 1 << 14).unwrap(), ProbeKind::Liveness).unwrap_err();
@@ -183,9 +198,11 @@ proptest! {
         kind in prop::sample::select(ProbeKind::ALL.to_vec()),
         seconds in prop::collection::vec(prop_oneof![-2_i64..3, any::<i64>()], 6),
         period in "([0-9]{1,3}(ms|s|h)){0,2}",
+        handler in prop::sample::select(vec!["exec: {command: [x]}", "tcpSocket: {port: 1}", "grpc: {port: 1}"]),
+        mode in prop::sample::select(vec!["", "execMode: sync, ", "execMode: session, ", "execMode: Session, "]),
     ) {
         let text = format!(
-            "{{exec: {{command: [x]}}, initialDelaySeconds: {}, timeoutSeconds: {}, successThreshold: {}, \
+            "{{{handler}, {mode}initialDelaySeconds: {}, timeoutSeconds: {}, successThreshold: {}, \
              failureThreshold: {}, terminationGracePeriodSeconds: {}, {}}}",
             seconds[0], seconds[1], seconds[2], seconds[3], seconds[4],
             if period.is_empty() { format!("periodSeconds: {}", seconds[5]) } else { format!("period: {period}") },
@@ -195,6 +212,8 @@ proptest! {
             prop_assert!(spec.success_threshold >= 1 && spec.failure_threshold >= 1);
             prop_assert!(kind == ProbeKind::Readiness || spec.success_threshold == 1);
             prop_assert!(spec.termination_grace.is_none_or(|grace| !grace.is_zero()));
+            prop_assert_eq!(spec.exec_mode.is_some(), !mode.is_empty());
+            prop_assert!(mode.is_empty() || handler.starts_with("exec") && !mode.contains('S'));
         }
     }
 }

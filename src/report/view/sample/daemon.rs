@@ -79,6 +79,7 @@ pub(crate) fn status() -> StatusView {
             workers: 64,
             exec_workers: 16,
             exec_grace_seconds: Seconds(Duration::from_secs(5)),
+            exec_mode: "sync".to_owned(),
             loaded_at: Some(at(60_000)),
             errors: Vec::new(),
             needs_restart: Vec::new(),
@@ -121,13 +122,14 @@ pub(crate) fn configuration() -> ConfigurationView {
             startup: None,
             readiness: None,
             liveness: detail().definition,
-            healthcheck: Some(HealthcheckActView {
-                on_failure: "stop".to_owned(),
+            healthcheck: Some(HealthcheckView {
+                on_failure: Some("stop".to_owned()),
                 on_failure_command: Some(FailureCommandView {
                     command: ["/bin/dump", "--all"].map(str::to_owned).to_vec(),
                     timeout_seconds: Seconds(Duration::from_secs(10)),
                 }),
                 termination_grace_period_seconds: None,
+                exec_mode: None,
             }),
             history: Some(HistoryView { attempts: Some(200), output_bytes: None }),
         }],

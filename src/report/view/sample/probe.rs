@@ -339,6 +339,7 @@ pub(crate) fn detail() -> ProbeDetailView {
             on_failure_command: None,
             start_period_seconds: None,
             start_interval_seconds: None,
+            exec_mode: None,
         }),
         acts: None,
         acted: Vec::new(),

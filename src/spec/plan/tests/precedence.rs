@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     glob::Glob,
     spec::{
-        FailureCommand, Handler, OnFailure, PortRef, Reach,
+        ExecMode, FailureCommand, Handler, OnFailure, PortRef, Reach,
         acting::ActRefusal,
         planner::Planner,
         rule::{HealthcheckAct, Matcher},
@@ -21,7 +21,7 @@ fn rule(name: &str, is_enforced: bool, matcher: Matcher, kinds: &[ProbeKind]) ->
         matcher,
         is_enforced,
         probes,
-        healthcheck: None,
+        healthcheck: HealthcheckRule::default(),
         history: HistoryRule::default(),
     }
 }
@@ -295,8 +295,9 @@ fn the_first_rule_with_the_key_says_what_the_verdict_of_a_healthcheck_does_and_n
             termination_grace: Some(seconds(grace)),
         }))
     };
-    let rule = |pod: &str, healthcheck| {
+    let rule = |pod: &str, act| {
         let matcher = Matcher { pod: Glob::from(pod), ..Matcher::any() };
+        let healthcheck = HealthcheckRule { act, exec_mode: None };
         Rule { healthcheck, ..rule("a", false, matcher, &[ProbeKind::Startup]) }
     };
     let check = |acting, rules| {
@@ -329,6 +330,57 @@ fn the_first_rule_with_the_key_says_what_the_verdict_of_a_healthcheck_does_and_n
     assert!(other == merged && Definition::of(&merged) != Definition::of(&plain));
     let (done, refusal, _) = check(enabled, vec![rule("*", act(report, 1)), rule("*", act(stop, 1))]);
     assert_eq!((done, refusal), (report, None), "a rule that says so ends the search");
+}
+
+#[test]
+fn the_first_rule_that_says_the_mode_of_a_healthcheck_decides_whoever_says_what_its_verdict_does() {
+    let (sync, session) = (Some(ExecMode::Sync), Some(ExecMode::Session));
+    let stop = || {
+        let (on_failure_command, termination_grace) = (None, None);
+        Some(Arc::new(HealthcheckAct { on_failure: OnFailure::Stop, on_failure_command, termination_grace }))
+    };
+    for (modes, expected) in [
+        ([None, None], None),
+        ([session, None], session),
+        ([None, session], session),
+        ([sync, session], sync),
+        ([session, sync], session),
+    ] {
+        let [first, second] = modes;
+        let rules = [(None, first), (stop(), second)].map(|(act, exec_mode)| Rule {
+            healthcheck: HealthcheckRule { act, exec_mode },
+            ..rule("a", false, Matcher::any(), &[])
+        });
+        let healthchecks = vec![Glob::from("*")];
+        let policy = Policy { rules: rules.to_vec(), healthchecks, ..Policy::default() };
+        let read = Ok(Outline::shared(&Arc::new(spec(ProbeKind::Liveness, 80)), Class::Author));
+        let planned = plan(&container(&[], &[]), &policy, of_healthcheck(Some(&read))).pop().unwrap();
+        let definition = planned.definition(&container(&[], &[])).unwrap();
+        assert_eq!((definition.exec_mode, definition.on_failure), (expected, OnFailure::Stop), "{modes:?}");
+        assert_eq!(planned.spec.unwrap().exec_mode, expected, "{modes:?}");
+    }
+}
+
+#[test]
+fn the_definition_that_wins_says_the_mode_and_no_other_does() {
+    let command = |mode: &str| format!("{{exec: {{command: [x]}}{mode}}}");
+    let kind = ProbeKind::Liveness;
+    let asking = definition::read(kind, &command(", execMode: session")).unwrap();
+    let of_rule = |is_enforced| Rule {
+        probes: vec![Rule::defining(asking.clone())],
+        ..rule("a", is_enforced, Matcher::any(), &[])
+    };
+    let mode = |rule: Rule, annotation: &str| {
+        let policy = Policy { rules: vec![rule], ..Policy::default() };
+        let container = container(&[("liveness.criprobe.dev/app", annotation)], &[]);
+        let planned = plan(&container, &policy, ImageFacts::default()).pop().unwrap();
+        let mode = planned.definition(&container).unwrap().exec_mode;
+        assert_eq!(planned.spec.unwrap().exec_mode, mode);
+        mode
+    };
+    assert_eq!(mode(of_rule(false), &command("")), None, "the rule is shadowed");
+    assert_eq!(mode(of_rule(false), &command(", execMode: sync")), Some(ExecMode::Sync));
+    assert_eq!(mode(of_rule(true), &command(", execMode: sync")), Some(ExecMode::Session));
 }
 
 fn seconds(count: u64) -> Duration {

@@ -1,0 +1,375 @@
+//! Which containers have a session, and which way the next command goes: attempts, openings and ends in; sessions, or the
+//! reason why there is none, out. Pure.
+//!
+//! ```text
+//! none --first command ran--> wanted --turn--> opening --opened--> idle <--> in use
+//!                               ^                 |                  |         |
+//!                               +---back-off------+---failed---------+---ended-+
+//! ```
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+use crate::{ids::ContainerId, results::exec_route::WhySync};
+
+/// 2,048 containers at most: a session costs criprobe some 10 KiB, and the runtime more.
+const MOST: usize = 2_048;
+
+/// 64 commands of a container are known to work; the oldest is forgotten for another one.
+const MOST_COMMANDS: usize = 64;
+
+/// 4 sessions are opened at a time: each costs the runtime as much as an ExecSync.
+const OPENING_AT_ONCE: usize = 4;
+
+/// 150 s: how long an idle session is kept.
+pub(super) const IDLE: Duration = Duration::from_secs(150);
+
+/// 120 s: probes that come less often have no session. So an idle session is closed only if none of its probes is left.
+pub(super) const LONGEST_PERIOD: Duration = Duration::from_secs(120);
+
+/// 1 s to 5 min until the next opening, twice as long each time.
+const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// 60 s: a session that lasted as long worked; the next back-off is the shortest again.
+const WORKED: Duration = Duration::from_secs(60);
+
+/// 60 s: so long, a command goes by ExecSync that a session could not decide.
+const DOUBT: Duration = Duration::from_secs(60);
+
+/// What is known of a container that has commands which ask for a session. `S`: a session that is open, `L`: what one has left
+/// behind that ended badly.
+#[derive(Debug)]
+struct Slot<S, L> {
+    stage: Stage<S>,
+    leftover: Option<L>,
+    /// Those that ExecSync has run, as hashes, the newest last.
+    known: VecDeque<u64>,
+    /// Until when ExecSync decides which commands, and why.
+    doubts: Vec<(u64, WhySync, Instant)>,
+    failures: u32,
+    /// When a command asked for a session last.
+    used: Instant,
+}
+
+#[derive(Debug)]
+enum Stage<S> {
+    /// The next known command asks for one, from then on.
+    None { from: Instant, why: WhySync },
+    /// It waits for its turn.
+    Wanted,
+    Opening,
+    Idle(S),
+    InUse,
+}
+
+/// Which way a command goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Way<S> {
+    /// By this session, which has to be given back, or be reported as ended.
+    Session(S),
+    /// The session is in use: it may be there again soon.
+    Busy,
+    /// By ExecSync.
+    Sync(WhySync),
+}
+
+/// How many there are, and what has become of the others, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SessionCounts {
+    /// Open ones.
+    pub open: u64,
+    /// That were opened.
+    pub opened: u64,
+    /// That could not be opened.
+    pub failed: u64,
+    /// That ended although they were in use or waited for commands.
+    pub ended: u64,
+    /// That were closed because no command came.
+    pub closed: u64,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Book<S, L> {
+    slots: HashMap<ContainerId, Slot<S, L>>,
+    wanted: VecDeque<ContainerId>,
+    opening: usize,
+    counts: SessionCounts,
+}
+
+impl<S, L> Default for Book<S, L> {
+    fn default() -> Self {
+        Self {
+            slots: HashMap::new(),
+            wanted: VecDeque::new(),
+            opening: 0,
+            counts: SessionCounts::default(),
+        }
+    }
+}
+
+impl<S, L: Clone> Book<S, L> {
+    /// Which way a command goes now that asks for a session.
+    pub(super) fn way(&mut self, container: &ContainerId, command: u64, now: Instant) -> Way<S> {
+        if !self.slots.contains_key(container) {
+            if self.slots.len() >= MOST {
+                return Way::Sync(WhySync::TooManySessions);
+            }
+            let stage = Stage::None { from: now, why: WhySync::FirstAttempt };
+            let slot = Slot {
+                stage,
+                leftover: None,
+                known: VecDeque::new(),
+                doubts: Vec::new(),
+                failures: 0,
+                used: now,
+            };
+            self.slots.insert(container.clone(), slot);
+        }
+        let Some(slot) = self.slots.get_mut(container) else { return Way::Sync(WhySync::FirstAttempt) };
+        slot.used = now;
+        slot.doubts.retain(|(_, _, until)| *until > now);
+        if let Some((_, why, _)) = slot.doubts.iter().find(|(of, _, _)| *of == command) {
+            return Way::Sync(*why);
+        }
+        let is_known = slot.known.contains(&command);
+        match &slot.stage {
+            Stage::None { from, why } if *from > now => return Way::Sync(*why),
+            Stage::None { .. } => {
+                slot.stage = Stage::Wanted;
+                self.wanted.push_back(container.clone());
+                return Way::Sync(if is_known { WhySync::Opening } else { WhySync::FirstAttempt });
+            }
+            Stage::Wanted | Stage::Opening | Stage::Idle(_) | Stage::InUse if !is_known => {
+                return Way::Sync(WhySync::FirstAttempt);
+            }
+            Stage::Wanted | Stage::Opening => return Way::Sync(WhySync::Opening),
+            Stage::InUse => return Way::Busy,
+            Stage::Idle(_) => {}
+        }
+        match std::mem::replace(&mut slot.stage, Stage::InUse) {
+            Stage::Idle(session) => Way::Session(session),
+            _ => Way::Busy,
+        }
+    }
+
+    /// ExecSync ran a command, which ended with a code of its own: a session may run it from now on.
+    pub(super) fn works(&mut self, container: &ContainerId, command: u64) {
+        let Some(slot) = self.slots.get_mut(container) else { return };
+        if !slot.known.contains(&command) {
+            if slot.known.len() >= MOST_COMMANDS {
+                slot.known.pop_front();
+            }
+            slot.known.push_back(command);
+        }
+    }
+
+    /// A session could not decide a command: for a while, ExecSync does at once.
+    pub(super) fn doubt(&mut self, container: &ContainerId, command: u64, why: WhySync, now: Instant) {
+        let Some(slot) = self.slots.get_mut(container) else { return };
+        if slot.doubts.len() < MOST_COMMANDS {
+            slot.doubts.push((command, why, now + DOUBT));
+        }
+    }
+
+    /// A session is free again. Returns it where its container was forgotten meanwhile.
+    pub(super) fn give_back(&mut self, container: &ContainerId, session: S) {
+        match self.slots.get_mut(container) {
+            Some(slot) => slot.stage = Stage::Idle(session),
+            None => self.counts.open = self.counts.open.saturating_sub(1),
+        }
+    }
+
+    /// A session that was in use is gone; `opened`: when it was opened. What it has left behind has to be removed before
+    /// another one is opened.
+    pub(super) fn ended(
+        &mut self,
+        container: &ContainerId,
+        (why, leftover): (WhySync, Option<L>),
+        opened: Instant,
+        now: Instant,
+    ) {
+        self.counts.open = self.counts.open.saturating_sub(1);
+        self.counts.ended += 1;
+        let Some(slot) = self.slots.get_mut(container) else { return };
+        if now.saturating_duration_since(opened) >= WORKED {
+            slot.failures = 0;
+        }
+        slot.leftover = leftover.or(slot.leftover.take());
+        slot.back_off(why, now);
+    }
+
+    /// Whose session is to be opened now, with what is to be removed before.
+    pub(super) fn next_opening(&mut self) -> Option<(ContainerId, Option<L>)> {
+        if self.opening >= OPENING_AT_ONCE {
+            return None;
+        }
+        let container = self.wanted.pop_front()?;
+        let slot = self.slots.get_mut(&container)?;
+        slot.stage = Stage::Opening;
+        self.opening += 1;
+        Some((container, slot.leftover.clone()))
+    }
+
+    /// How an opening ended. What was left behind is gone if it succeeded.
+    pub(super) fn opened(&mut self, container: &ContainerId, opened: Result<S, WhySync>, now: Instant) {
+        self.opening = self.opening.saturating_sub(1);
+        let slot = self.slots.get_mut(container);
+        match opened {
+            Ok(session) => {
+                self.counts.opened += 1;
+                if let Some(slot) = slot {
+                    self.counts.open += 1;
+                    (slot.stage, slot.leftover) = (Stage::Idle(session), None);
+                }
+            }
+            Err(why) => {
+                self.counts.failed += 1;
+                if let Some(slot) = slot {
+                    slot.back_off(why, now);
+                }
+            }
+        }
+    }
+
+    /// Closes what is idle for too long or `is_over`, and forgets containers without commands.
+    pub(super) fn tidy(&mut self, now: Instant, mut is_over: impl FnMut(&mut S) -> bool) {
+        let Self { slots, counts, .. } = self;
+        slots.retain(|_, slot| {
+            let is_unused = now.saturating_duration_since(slot.used) >= IDLE;
+            match &mut slot.stage {
+                Stage::Idle(_) if is_unused => {
+                    counts.open = counts.open.saturating_sub(1);
+                    counts.closed += 1;
+                    false
+                }
+                Stage::Idle(session) => {
+                    if is_over(session) {
+                        counts.open = counts.open.saturating_sub(1);
+                        counts.ended += 1;
+                        slot.back_off(WhySync::Ended, now);
+                    }
+                    true
+                }
+                Stage::None { from, .. } => !is_unused || *from > now,
+                Stage::Wanted | Stage::Opening | Stage::InUse => true,
+            }
+        });
+    }
+
+    /// What was counted.
+    pub(super) fn counts(&self) -> SessionCounts {
+        self.counts
+    }
+}
+
+impl<S, L> Slot<S, L> {
+    fn back_off(&mut self, why: WhySync, now: Instant) {
+        let pause = BACK_OFF.0.saturating_mul(1 << self.failures.min(16)).min(BACK_OFF.1);
+        self.failures = self.failures.saturating_add(1);
+        self.stage = Stage::None { from: now + pause, why };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    type Sessions = Book<&'static str, u32>;
+
+    fn id(name: &str) -> ContainerId {
+        ContainerId::from(name)
+    }
+
+    fn open(book: &mut Sessions, container: &ContainerId, now: Instant) {
+        assert_eq!(book.way(container, 1, now), Way::Sync(WhySync::FirstAttempt));
+        book.works(container, 1);
+        assert_eq!(book.way(container, 1, now), Way::Sync(WhySync::Opening));
+        assert_eq!(book.next_opening(), Some((container.clone(), None)));
+        book.opened(container, Ok("session"), now);
+    }
+
+    #[test]
+    fn a_command_goes_by_a_session_once_execsync_has_run_it_and_one_at_a_time() {
+        let (mut book, now, a) = (Sessions::default(), clock::now(), id("a"));
+        open(&mut book, &a, now);
+        assert_eq!(book.way(&a, 2, now), Way::Sync(WhySync::FirstAttempt), "another command");
+        assert_eq!(book.way(&a, 1, now), Way::Session("session"));
+        assert_eq!(book.way(&a, 1, now), Way::Busy);
+        book.give_back(&a, "session");
+        book.doubt(&a, 1, WhySync::ExitCode, now);
+        assert_eq!(book.way(&a, 1, now), Way::Sync(WhySync::ExitCode));
+        assert_eq!(book.way(&a, 1, now + DOUBT), Way::Session("session"));
+        let counts = SessionCounts { open: 1, opened: 1, ..SessionCounts::default() };
+        assert_eq!(book.counts(), counts);
+    }
+
+    #[test]
+    fn what_ends_is_opened_again_ever_later_after_what_it_left_is_removed() {
+        let (mut book, began, a) = (Sessions::default(), clock::now(), id("a"));
+        open(&mut book, &a, began);
+        assert_eq!(book.way(&a, 1, began), Way::Session("session"));
+        book.ended(&a, (WhySync::Silent, Some(7)), began, began);
+        let mut openings = Vec::new();
+        for second in 0..700 {
+            let now = began + Duration::from_secs(second);
+            let way = book.way(&a, 1, now);
+            assert!(matches!(way, Way::Sync(WhySync::Silent | WhySync::Opening)), "{way:?} at {second} s");
+            while let Some((container, leftover)) = book.next_opening() {
+                openings.push(second);
+                assert_eq!(leftover, Some(7), "it was not removed yet");
+                book.opened(&container, Err(WhySync::Silent), now);
+            }
+        }
+        assert_eq!(openings, [1, 3, 7, 15, 31, 63, 127, 255, 511]);
+        let now = began + Duration::from_secs(1_000);
+        let _ = book.way(&a, 1, now);
+        assert_eq!(book.next_opening(), Some((a.clone(), Some(7))));
+        book.opened(&a, Ok("another"), now);
+        assert_eq!(book.way(&a, 1, now + WORKED), Way::Session("another"));
+        book.ended(&a, (WhySync::Ended, None), now, now + WORKED);
+        let _ = book.way(&a, 1, now + WORKED + BACK_OFF.0);
+        assert_eq!(book.next_opening(), Some((a, None)), "the last one worked");
+    }
+
+    #[test]
+    fn idle_sessions_are_closed_and_ended_ones_noticed() {
+        let (mut book, now) = (Sessions::default(), clock::now());
+        for name in ["idle", "used", "over"] {
+            open(&mut book, &id(name), now);
+        }
+        let later = now + IDLE;
+        for name in ["used", "over"] {
+            assert_eq!(book.way(&id(name), 1, later), Way::Session("session"));
+            book.give_back(&id(name), if name == "over" { "over" } else { "session" });
+        }
+        book.tidy(later, |session| *session == "over");
+        let counts = SessionCounts { open: 1, opened: 3, ended: 1, closed: 1, failed: 0 };
+        assert_eq!(book.counts(), counts);
+        assert_eq!(book.way(&id("over"), 1, later), Way::Sync(WhySync::Ended));
+        assert_eq!(book.way(&id("idle"), 1, later), Way::Sync(WhySync::FirstAttempt), "it was forgotten");
+        book.tidy(later + 2 * IDLE, |_| false);
+        assert_eq!(book.counts().open, 0);
+    }
+
+    #[test]
+    fn containers_and_openings_are_bounded() {
+        let (mut book, now) = (Sessions::default(), clock::now());
+        for number in 0..MOST {
+            assert_eq!(book.way(&id(&number.to_string()), 1, now), Way::Sync(WhySync::FirstAttempt));
+        }
+        assert_eq!(book.way(&id("one more"), 1, now), Way::Sync(WhySync::TooManySessions));
+        let opening = std::iter::from_fn(|| book.next_opening()).count();
+        assert_eq!(opening, OPENING_AT_ONCE);
+        for command in 0..1_000 {
+            book.works(&id("0"), command);
+            book.doubt(&id("0"), command, WhySync::ExitCode, now);
+        }
+        let slot = &book.slots[&id("0")];
+        assert_eq!((slot.known.len(), slot.doubts.len()), (MOST_COMMANDS, MOST_COMMANDS));
+        book.tidy(now + 3 * IDLE, |_| false);
+    }
+}

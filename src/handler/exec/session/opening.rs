@@ -1,0 +1,256 @@
+//! Opens a session: one Exec of a shell, its stream, and the proof that commands will run as ExecSync runs them.
+
+use std::time::Duration;
+
+use tokio::time;
+use tonic::{Code, Status, transport::Channel};
+
+use super::{
+    capture::Capture,
+    script::{self, Ask, CLEANUP, Nonce, SCRIPT},
+    stream::{Address, Came, Stream},
+};
+use crate::{
+    ids::ContainerId,
+    phases::{ExecEnd, PhasesHandle},
+    proto::{
+        cri::{ExecRequest, ExecResponse, ExecSyncRequest, ExecSyncResponse, runtime_service_server::SERVICE_NAME},
+        encoded,
+    },
+    results::exec_route::WhySync,
+};
+
+/// 10 s for all of it: starting a shell takes a runtime 30 ms, or a second on a busy node.
+const OPENING: Duration = Duration::from_secs(10);
+
+/// 5 s: the timeout of the command that removes what an earlier session has left behind.
+const CLEANING: i64 = 5;
+
+/// 256 KiB: the longest environment that is compared.
+const LONGEST_ENVIRONMENT: usize = 256 << 10;
+
+/// What a shell sets for itself.
+const SHELLS_OWN: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
+
+/// The shells of a session, which run in a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Helper {
+    /// The process that leads their group, in the container's own numbers.
+    pub(super) pid: u32,
+    /// When it began, in the kernel's ticks: another process of that number has another one.
+    pub(super) began: u64,
+    /// The shell that runs commands.
+    pub(super) runner: u32,
+}
+
+/// A stream to a helper.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) stream: Stream,
+    pub(super) key: Nonce,
+    pub(super) helper: Helper,
+}
+
+/// Opens a session in a container, after what an earlier one has left behind is removed.
+///
+/// # Errors
+/// Why there is none.
+pub(super) async fn open(
+    channel: &Channel,
+    phases: &PhasesHandle,
+    container: &ContainerId,
+    leftover: Option<Helper>,
+) -> Result<Line, WhySync> {
+    let opening = async {
+        if let Some(leftover) = leftover {
+            clean(channel, container, leftover).await?;
+        }
+        // The runtime's events name no calls: so that its exec is not taken for that of a client's call.
+        let probed = phases.probed(container);
+        let opened = start(channel, container).await;
+        let _ = probed.ended(ExecEnd::Unanswered);
+        opened
+    };
+    time::timeout(OPENING, opening).await.unwrap_or(Err(WhySync::Silent))
+}
+
+/// Removes the shells of an earlier session, if they are still there.
+async fn clean(channel: &Channel, container: &ContainerId, leftover: Helper) -> Result<(), WhySync> {
+    let words = ["sh", "-c", CLEANUP, "sh", &leftover.pid.to_string(), &leftover.began.to_string()];
+    let request = ExecSyncRequest {
+        container_id: container.as_str().to_owned(),
+        cmd: words.map(str::to_owned).to_vec(),
+        timeout: CLEANING,
+    };
+    let cleaned = encoded::call::<ExecSyncResponse>(channel, SERVICE_NAME, "ExecSync", &request).await;
+    cleaned.ok().filter(|answer| answer.exit_code == 0).map(drop).ok_or(WhySync::Silent)
+}
+
+async fn start(channel: &Channel, container: &ContainerId) -> Result<Line, WhySync> {
+    let request = ExecRequest {
+        container_id: container.as_str().to_owned(),
+        cmd: ["sh", "-c", SCRIPT].map(str::to_owned).to_vec(),
+        tty: false,
+        stdin: true,
+        stdout: true,
+        stderr: true,
+    };
+    let answer = encoded::call::<ExecResponse>(channel, SERVICE_NAME, "Exec", &request).await;
+    let url = answer.map_err(|status| refused(&status))?.url;
+    let mut stream = Stream::open(&Address::read(&url)?).await?;
+    let key = Nonce::fresh();
+    stream.send(&format!("{key}\n")).await.map_err(|_| WhySync::Ended)?;
+    let hello = ask(&mut stream, &key, Ask::Hello).await?;
+    let helper = helper(&hello.0).filter(|_| hello.1 == 0).ok_or(WhySync::Shell)?;
+    let mut line = Line { stream, key, helper };
+    line.prove().await?;
+    Ok(line)
+}
+
+impl Line {
+    /// Shows that the shell runs the image's own programs, and passes on the environment that the runtime gives, once what
+    /// it sets for itself is unset.
+    async fn prove(&mut self) -> Result<(), WhySync> {
+        let (_, code) = self.ask(Ask::BuiltIn).await?;
+        if code != 127 {
+            return Err(WhySync::Shell);
+        }
+        let given = self.ask(Ask::Environment).await?;
+        let given = environment(&given)?;
+        let mut passed_on = self.ask(Ask::Run(" 'cat' '/proc/self/environ'")).await?;
+        if let Some(changes) = changes(&given, &environment(&passed_on)?) {
+            self.ask(Ask::Adjust(&changes)).await?;
+            passed_on = self.ask(Ask::Run(" 'cat' '/proc/self/environ'")).await?;
+        }
+        if environment(&passed_on)? == given { Ok(()) } else { Err(WhySync::Environment) }
+    }
+
+    async fn ask(&mut self, what: Ask<'_>) -> Result<(Vec<u8>, u32), WhySync> {
+        ask(&mut self.stream, &self.key, what).await
+    }
+}
+
+/// What the shells answer, and with which code.
+async fn ask(stream: &mut Stream, key: &Nonce, what: Ask<'_>) -> Result<(Vec<u8>, u32), WhySync> {
+    let nonce = Nonce::fresh();
+    stream.send(&what.line(key, &nonce)).await.map_err(|_| WhySync::Ended)?;
+    let mut capture = Capture::new(nonce, LONGEST_ENVIRONMENT);
+    while !capture.has_ended() {
+        match stream.next().await.map_err(|_| WhySync::Ended)? {
+            Came::Said(output, octets) => capture.take(output, &octets).map_err(|_| WhySync::Shell)?,
+            Came::Status(status) => return Err(not_started(&status)),
+        }
+        if capture.said() > LONGEST_ENVIRONMENT {
+            return Err(WhySync::Shell);
+        }
+    }
+    let end = capture.end().ok_or(WhySync::Shell)?;
+    Ok((end.output.to_vec(), end.exit_code))
+}
+
+/// Reads `PID RUNNER STAT`... as the shells write it: the runner's number, then `/proc/PID/stat`.
+fn helper(hello: &[u8]) -> Option<Helper> {
+    // What comes before is what the shell says by itself.
+    let text = String::from_utf8_lossy(hello);
+    let (runner, stat) = text.lines().last()?.split_once(' ')?;
+    let pid = stat.split(' ').next()?.parse().ok()?;
+    let began = stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()?;
+    Some(Helper { pid, began, runner: runner.parse().ok()? })
+}
+
+/// The assignments of an environment, sorted.
+fn environment((text, code): &(Vec<u8>, u32)) -> Result<Vec<&[u8]>, WhySync> {
+    if *code != 0 {
+        return Err(WhySync::Environment);
+    }
+    let mut assignments: Vec<_> =
+        text.split(|&octet| octet == 0).filter(|assignment| !assignment.is_empty()).collect();
+    assignments.sort_unstable();
+    Ok(assignments)
+}
+
+/// What makes the environment that is passed on the one that was given, as far as it is the shell's own variables that
+/// differ; none if nothing does.
+fn changes(given: &[&[u8]], passed_on: &[&[u8]]) -> Option<String> {
+    let value = |environment: &[&[u8]], name: &str| {
+        environment.iter().find_map(|assignment| {
+            let text = str::from_utf8(assignment).ok()?;
+            text.strip_prefix(name)?.strip_prefix('=').map(str::to_owned)
+        })
+    };
+    let statements: Vec<_> = SHELLS_OWN
+        .iter()
+        .filter_map(|name| match (value(given, name), value(passed_on, name)) {
+            (None, Some(_)) => Some(format!("unset {name}")),
+            (Some(given), passed_on) if Some(&given) != passed_on.as_ref() => script::exported(name, &given),
+            _ => None,
+        })
+        .collect();
+    (!statements.is_empty()).then(|| statements.join(";"))
+}
+
+/// Why the runtime gives no stream.
+fn refused(status: &Status) -> WhySync {
+    match status.code() {
+        Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded => WhySync::Ended,
+        _ => WhySync::NoStreaming,
+    }
+}
+
+/// Why the shell was not started, or ended, as the runtime says it.
+fn not_started(status: &[u8]) -> WhySync {
+    let says = |words: &str| status.windows(words.len()).any(|window| window == words.as_bytes());
+    if says("executable file not found") || says("no such file or directory") {
+        WhySync::NoShell
+    } else if says("NonZeroExitCode") || says("\"Success\"") {
+        WhySync::Shell
+    } else {
+        WhySync::Ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_is_read_from_the_last_line_and_whatever_its_name() {
+        let stat = "7 (s) h) S 1 7 7 0 -1 4194304 394 0 0 0 0 0 0 0 20 0 1 0 7067500 2654208";
+        let helper_of = |text: &str| helper(text.as_bytes());
+        let expected = Some(Helper { pid: 7, began: 7_067_500, runner: 9 });
+        assert_eq!(helper_of(&format!("9 {stat}\n")), expected);
+        assert_eq!(helper_of(&format!("Welcome to this image\n9 {stat}\n")), expected);
+        for text in ["", "9", "9 7", "x 7 (sh) S 1", "9 7 (sh) S 1 7 7"] {
+            assert_eq!(helper_of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_shell_sets_for_itself_is_undone() {
+        let rows: [(&[&str], &[&str], Option<&str>); 5] = [
+            (&["A=1"], &["A=1"], None),
+            (&["A=1"], &["A=1", "PWD=/", "SHLVL=1"], Some("unset PWD;unset SHLVL")),
+            (&["SHLVL=3", "PWD=/it's"], &["SHLVL=4"], Some(r"export PWD='/it'\''s';export SHLVL='3'")),
+            (&["A=1"], &["A=2"], None),
+            (&["_=/x"], &[], Some("export _='/x'")),
+        ];
+        for (given, passed_on, expected) in rows {
+            let octets = |texts: &[&'static str]| -> Vec<&[u8]> { texts.iter().map(|text| text.as_bytes()).collect() };
+            assert_eq!(changes(&octets(given), &octets(passed_on)).as_deref(), expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn reasons_are_read_from_what_runtimes_say() {
+        let rows = [
+            (r#"{"status":"Failure","message":"... exec: \"sh\": executable file not found in $PATH: unknown"}"#, WhySync::NoShell),
+            (r#"{"status":"Failure","message":"exec failed: ... stat sh: no such file or directory"}"#, WhySync::NoShell),
+            (r#"{"status":"Failure","reason":"NonZeroExitCode"}"#, WhySync::Shell),
+            (r#"{"metadata":{},"status":"Success"}"#, WhySync::Shell),
+            (r#"{"status":"Failure","message":"cannot exec in a paused container"}"#, WhySync::Ended),
+        ];
+        for (status, why) in rows {
+            assert_eq!(not_started(status.as_bytes()), why, "{status}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What runs in the container, and what is sent to it: a command in, one line of shell out. Pure.
+//!
+//! ```text
+//! sh (waits) ─┬─ sh (reads the stream: passes commands on, answers pings, kills, ends all when the stream closes)
+//!             └─ sh (runs one command at a time, in the foreground) ── the command
+//! ```
+//!
+//! Commands run in the foreground, because POSIX has shells start all others with SIGINT and SIGQUIT ignored. So another shell
+//! has to read what comes meanwhile.
+
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+};
+
+use crate::spec::expand::{Expansion, Piece};
+
+/// 16 KiB: a longer command goes by ExecSync. Shells read lines byte by byte.
+const LONGEST: usize = 16 << 10;
+
+/// POSIX shell, and nothing else: dash, the ash of busybox, bash.
+///
+/// - Each line begins with a key, which is the first line: what a signal has cut off the beginning of a line is never run.
+/// - Signals that a command sends to its process group (`kill 0`) do not end the shells. A read that one of them interrupts is
+///   repeated. The traps are not inherited.
+/// - `exec` keeps a command that is named like a builtin, a keyword or a function from being one.
+/// - The runner's own descriptors are closed in the command, whose standard input is empty, as with ExecSync.
+/// - What is said about a command that a signal ended goes to the runner's standard error, which is `/dev/null`.
+/// - A marker that cannot be written ends the session: ExecSync decides then.
+/// - `g` kills what is in this process group and is not one of the three, and looks again until nothing is left.
+pub(super) const SCRIPT: &str = r#"t="trap s=1 HUP INT QUIT TERM USR1 USR2 ALRM"
+$t
+exec 3>&2 2>/dev/null 4>&1
+g(){ i=0
+while f=; [ $i -lt 9 ]; do i=$((i+1))
+for d in /proc/[0-9]*; do x=
+while IFS= read -r y; do x="$x $y"; done <$d/stat
+set -- ${x##*) }
+[ "$3" = $$ ] && [ "$2" != $$ ] && [ "$1" != Z ] && [ ${d#/proc/} != $$ ] && kill -9 ${d#/proc/} && f=1
+done
+[ "$f" ] || break
+done; }
+z(){ echo "$m $1" && echo "$m" >&3 || exit; }
+r(){ m=$1; shift; (exec "$@") </dev/null 2>&3 3>&-; z $?; }
+{ $t
+IFS= read -r k && printf '%s\n' "$k"
+while s= l=; IFS= read -r l || { [ "$s" ] && l=; }; do case $l in
+"$k k") g;;
+"$k p "*) set -- $l; kill -0 $3 && echo "$4" >&4;;
+"$k "*) printf '%s\n' "$l";;
+"");;
+*) break;;
+esac; done; g; } | { $t
+exec >&4 4>&-
+n='
+'
+IFS= read -r k
+while s= l=; IFS= read -r l || { [ "$s" ] && l=; }; do case $l in
+"$k "*) eval "${l#"$k "}";;
+"");;
+*) break;;
+esac; done; }"#;
+
+/// Removes the shells of a session that no longer answer: `sh -c CLEANUP sh PID STARTED` kills the process group that this
+/// process leads, if it is still the one that started then.
+pub(super) const CLEANUP: &str =
+    r#"IFS= read -r x </proc/$1/stat || exit 0; p=$1 t=$2; set -- ${x##*) }; [ "${20}" = "$t" ] && kill -9 -"$p"; exit 0"#;
+
+/// Writes the session's shells' own process as `PID RUNNER STAT`, the last being that of the first in `/proc/PID/stat`.
+const HELLO: &str = "read x y </proc/self/stat;IFS= read -r y </proc/$$/stat;echo \"$x $y\";z 0";
+
+/// Tries a program that is in no folder. A shell that runs it all the same has it built in, and never runs the image's.
+const BUILT_IN: &str = "(PATH=/dev/null;exec cat /dev/null) </dev/null 2>&3 3>&-;z $?";
+
+/// Writes the environment that the shells were started with.
+const ENVIRONMENT: &str = "(exec cat /proc/$$/environ) </dev/null 2>&3 3>&-;z $?";
+
+/// 128 bits as 32 hexadecimal digits that no command knows before it runs.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Nonce(String);
+
+impl Nonce {
+    /// How many bytes it has.
+    pub(super) const LENGTH: usize = 32;
+
+    /// A new one.
+    pub(super) fn fresh() -> Self {
+        Self((0..2u8).map(|part| format!("{:016x}", RandomState::new().hash_one(part))).collect())
+    }
+
+    /// Its digits.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Display for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Never its digits: who knows them could forge an end.
+impl fmt::Debug for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Nonce")
+    }
+}
+
+/// What is asked of the shells.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ask<'a> {
+    /// Who they are.
+    Hello,
+    /// Whether they have a program built in.
+    BuiltIn,
+    /// What environment they were started with.
+    Environment,
+    /// To run this: words of shell, which [`command`] has made.
+    Run(&'a str),
+    /// To change what commands get as environment.
+    Adjust(&'a str),
+}
+
+impl Ask<'_> {
+    /// The line that asks for it, after the session's key; its end is marked with `nonce`.
+    pub(super) fn line(self, key: &Nonce, nonce: &Nonce) -> String {
+        match self {
+            Self::Hello => format!("{key} m={nonce};{HELLO}\n"),
+            Self::BuiltIn => format!("{key} m={nonce};{BUILT_IN}\n"),
+            Self::Environment => format!("{key} m={nonce};{ENVIRONMENT}\n"),
+            Self::Run(words) => format!("{key} r {nonce}{words}\n"),
+            Self::Adjust(text) => format!("{key} m={nonce};{text};z 0\n"),
+        }
+    }
+}
+
+/// The line that has the reader answer with `nonce`, if the runner is there.
+pub(super) fn ping(key: &Nonce, runner: u32, nonce: &Nonce) -> String {
+    format!("{key} p {runner} {nonce}\n")
+}
+
+/// The line that has the reader kill what runs.
+pub(super) fn kill(key: &Nonce) -> String {
+    format!("{key} k\n")
+}
+
+/// A command as words of shell, each after a blank; none if it cannot be said to every shell: it is too long, its program's
+/// name is empty or looks like an option, or it has control characters that shells use themselves.
+pub(super) fn command(command: Expansion<'_>) -> Option<String> {
+    let mut text = String::new();
+    for (at, word) in command.words().enumerate() {
+        text.push_str(" '");
+        let begins = text.len();
+        for piece in word.pieces().map(Piece::text) {
+            if text.len() + piece.len() > LONGEST {
+                return None;
+            }
+            quote(piece, &mut text)?;
+        }
+        if at == 0 && (text.len() == begins || text[begins..].starts_with('-')) {
+            return None;
+        }
+        text.push('\'');
+    }
+    (!text.is_empty() && text.len() <= LONGEST).then_some(text)
+}
+
+/// One assignment that is passed on to commands, as a statement.
+pub(super) fn exported(name: &str, value: &str) -> Option<String> {
+    let mut text = format!("export {name}='");
+    quote(value, &mut text)?;
+    text.push('\'');
+    Some(text)
+}
+
+/// Adds a text to a word in single quotes. A newline would end the line.
+fn quote(text: &str, into: &mut String) -> Option<()> {
+    for letter in text.chars() {
+        match letter {
+            '\'' => into.push_str(r"'\''"),
+            '\n' => into.push_str("'\"$n\"'"),
+            '\t' | '\r' | '\x1b' => into.push(letter),
+            _ if letter.is_ascii_control() => return None,
+            _ => into.push(letter),
+        }
+    }
+    Some(())
+}
