@@ -56,6 +56,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "phases",
             "proto",
             "results::AttemptResult",
+            "results::exec_route",
             "results::phases",
             "results::text",
             "runtime::socket",

@@ -101,7 +101,12 @@ pub(crate) struct After {
 impl Exec {
     /// Without a grace.
     pub(crate) fn new(channel: Channel) -> Self {
-        Self { channel, grace: Duration::ZERO, phases: PhasesHandle::default(), sessions: Sessions::default() }
+        Self {
+            channel,
+            grace: Duration::ZERO,
+            phases: PhasesHandle::default(),
+            sessions: Sessions::default(),
+        }
     }
 
     /// The same, whose commands are split into phases.
@@ -148,7 +153,8 @@ impl Exec {
                 return Ok(match decided {
                     Decided::Ended { exit_code, output, said } => {
                         // As with ExecSync: much output makes an attempt slow.
-                        time::sleep(PAUSE.saturating_mul(u32::try_from(said / AT_ONCE).unwrap_or(u32::MAX))).await;
+                        time::sleep(PAUSE.saturating_mul(u32::try_from(said / AT_ONCE).unwrap_or(u32::MAX)))
+                            .await;
                         judged(exit_code, &output)
                     }
                     Decided::TimedOut => timed_out(command, timeout),

@@ -94,7 +94,8 @@ pub(crate) struct Handlers {
 impl Handlers {
     /// Those that the settings ask for; commands are run by `exec`.
     pub(crate) fn new(exec: &Exec, settings: &ProberSettings) -> Self {
-        Self { exec: exec.with_grace(settings.exec_grace),
+        Self {
+            exec: exec.with_grace(settings.exec_grace),
             exec_mode: settings.exec_mode,
             node_ip: settings.node_ip,
         }
@@ -103,7 +104,8 @@ impl Handlers {
     /// The same under other settings.
     #[must_use]
     pub(crate) fn under(&self, settings: &ProberSettings) -> Self {
-        Self { exec: self.exec.with_grace(settings.exec_grace),
+        Self {
+            exec: self.exec.with_grace(settings.exec_grace),
             exec_mode: settings.exec_mode,
             node_ip: settings.node_ip,
         }

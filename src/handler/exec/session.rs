@@ -35,7 +35,7 @@ use crate::{
     ids::ContainerId,
     phases::PhasesHandle,
     results::exec_route::WhySync,
-    spec::expand::Expansion,
+    spec::expand::{Expansion, Piece},
 };
 
 /// 2 MiB: a command that says more is killed, and ExecSync decides. Outputs are read as they come, as a command that has to
@@ -148,6 +148,7 @@ impl Sessions {
     }
 
     /// What was counted.
+    #[allow(dead_code)]
     pub(crate) fn counts(&self) -> SessionCounts {
         self.book().counts()
     }
@@ -205,7 +206,7 @@ impl Sessions {
 
     /// Names a command.
     pub(super) fn print(&self, command: Expansion<'_>) -> Print {
-        let words = command.words().map(|word| word.pieces().map(|piece| piece.text()).collect::<String>());
+        let words = command.words().map(|word| word.pieces().map(Piece::text).collect::<String>());
         Print(self.0.hasher.hash_one(words.collect::<Vec<_>>()))
     }
 
@@ -319,7 +320,8 @@ impl Lease {
         send(stream, &script::kill(key)).await?;
         let until = clock::now() + PATIENCE;
         while !capture.has_ended() {
-            let came = time::timeout_at(until.into(), stream.next()).await.map_err(|_elapsed| WhySync::Silent)?;
+            let came =
+                time::timeout_at(until.into(), stream.next()).await.map_err(|_elapsed| WhySync::Silent)?;
             take(&mut capture, came)?;
         }
         Ok(())

@@ -207,8 +207,11 @@ async fn an_error_is_tried_once_where_the_next_attempt_comes_within_a_second() {
 #[tokio::test]
 async fn an_attempt_is_small_as_it_is_moved_several_times_before_it_begins() {
     let (exec, _) = exec(Runtime::Refuses(tonic::Code::Unknown));
-    let (handlers, view, spec) =
-        (Handlers { exec, exec_mode: ExecMode::Sync, node_ip: None }, container("web", "c1", 0), exec_spec(&["true"]));
+    let (handlers, view, spec) = (
+        Handlers { exec, exec_mode: ExecMode::Sync, node_ip: None },
+        container("web", "c1", 0),
+        exec_spec(&["true"]),
+    );
     let (variables, ports) = (Variables::default(), OnceLock::new());
     let attempt = handlers.judge(&spec, &view, &variables, &ports);
     assert!(size_of_val(&attempt) <= 4096, "{} bytes", size_of_val(&attempt));
@@ -352,7 +355,8 @@ async fn a_pod_is_dialled_at_its_own_address_or_at_the_nodes_or_not_at_all() {
 async fn a_pod_in_the_nodes_network_aims_at_no_port_that_its_container_does_not_declare() {
     let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
     let number = listener.local_addr().unwrap().port();
-    let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: Some(LOCALHOST) };
+    let handlers =
+        Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: Some(LOCALHOST) };
     let other = declaring(number ^ 1, view(PodNetwork::Host));
     for port in [PortRef::Number(number), PortRef::Name(number.to_string())] {
         for view in [&view(PodNetwork::Host), &other] {
@@ -373,7 +377,8 @@ async fn a_pod_in_the_nodes_network_aims_at_no_port_that_its_container_does_not_
 async fn declared_ports_are_read_by_the_first_attempt_that_needs_them() {
     let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
     let number = listener.local_addr().unwrap().port();
-    let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: Some(LOCALHOST) };
+    let handlers =
+        Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: Some(LOCALHOST) };
     let (view, ports) = (declaring(number, view(PodNetwork::Host)), OnceLock::new());
     let by_rule = ProbeSpec { reach: Reach::Any, ..tcp_spec(None, PortRef::Number(number)) };
     for (spec, is_read) in [(by_rule, false), (tcp_spec(None, PortRef::Number(number)), true)] {
@@ -390,7 +395,8 @@ async fn declared_ports_are_read_by_the_first_attempt_that_needs_them() {
 async fn an_operators_rule_may_aim_at_any_port_of_a_pod_in_the_nodes_network() {
     let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
     let number = listener.local_addr().unwrap().port();
-    let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: Some(LOCALHOST) };
+    let handlers =
+        Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: Some(LOCALHOST) };
     let spec = ProbeSpec { reach: Reach::Any, ..tcp_spec(None, PortRef::Number(number)) };
     let outcome =
         handlers.attempt(&spec, &view(PodNetwork::Host), &Variables::default(), &OnceLock::new()).await;
@@ -480,7 +486,8 @@ async fn what_cannot_be_dialled_is_an_error_that_says_why() {
 #[tokio::test]
 async fn a_literal_command_is_run_as_it_is_written_and_needs_no_environment() {
     let command = ["sh", "-c", "test $$ = $(A) || echo $(B)"];
-    let handlers = Handlers { exec: exec(Runtime::TellsTheCommand).0, exec_mode: ExecMode::Sync, node_ip: None };
+    let handlers =
+        Handlers { exec: exec(Runtime::TellsTheCommand).0, exec_mode: ExecMode::Sync, node_ip: None };
     let spec = ProbeSpec { is_literal: true, ..exec_spec(&command) };
     let view = container("web", "c1", 0);
     assert_eq!(

@@ -56,7 +56,10 @@ struct Slot<S, L> {
 #[derive(Debug)]
 enum Stage<S> {
     /// The next known command asks for one, from then on.
-    None { from: Instant, why: WhySync },
+    None {
+        from: Instant,
+        why: WhySync,
+    },
     /// It waits for its turn.
     Wanted,
     Opening,
@@ -101,12 +104,7 @@ pub(super) struct Book<S, L> {
 
 impl<S, L> Default for Book<S, L> {
     fn default() -> Self {
-        Self {
-            slots: HashMap::new(),
-            wanted: VecDeque::new(),
-            opening: 0,
-            counts: SessionCounts::default(),
-        }
+        Self { slots: HashMap::new(), wanted: VecDeque::new(), opening: 0, counts: SessionCounts::default() }
     }
 }
 
@@ -260,6 +258,7 @@ impl<S, L: Clone> Book<S, L> {
     }
 
     /// What was counted.
+    #[allow(dead_code)]
     pub(super) fn counts(&self) -> SessionCounts {
         self.counts
     }

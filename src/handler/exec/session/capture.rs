@@ -220,7 +220,11 @@ mod tests {
         for after in [" x\n", "\n", " -1\n", " 99999999999\n", "0123456789abcdefg"] {
             let nonce = Nonce::fresh();
             let mut capture = Capture::new(nonce.clone(), 10);
-            assert_eq!(capture.take(Output::Stdout, format!("{nonce}{after}").as_bytes()), Err(Malformed), "{after:?}");
+            assert_eq!(
+                capture.take(Output::Stdout, format!("{nonce}{after}").as_bytes()),
+                Err(Malformed),
+                "{after:?}"
+            );
         }
     }
 }

@@ -7,14 +7,17 @@ use tonic::{Code, Status, transport::Channel};
 
 use super::{
     capture::Capture,
-    script::{self, Ask, CLEANUP, Nonce, SCRIPT},
+    script::{self, Ask, CLEANUP, Nonce, RUN_BY_PATH, SCRIPT},
     stream::{Address, Came, Stream},
 };
 use crate::{
     ids::ContainerId,
     phases::{ExecEnd, PhasesHandle},
     proto::{
-        cri::{ExecRequest, ExecResponse, ExecSyncRequest, ExecSyncResponse, runtime_service_server::SERVICE_NAME},
+        cri::{
+            ExecRequest, ExecResponse, ExecSyncRequest, ExecSyncResponse,
+            runtime_service_server::SERVICE_NAME,
+        },
         encoded,
     },
     results::exec_route::WhySync,
@@ -108,12 +111,13 @@ async fn start(channel: &Channel, container: &ContainerId) -> Result<Line, WhySy
 }
 
 impl Line {
-    /// Shows that the shell runs the image's own programs, and passes on the environment that the runtime gives, once what
+    /// Has the shell run the image's own programs, and shows that it does, and that it passes on the environment that the runtime gives, once what
     /// it sets for itself is unset.
     async fn prove(&mut self) -> Result<(), WhySync> {
-        let (_, code) = self.ask(Ask::BuiltIn).await?;
-        if code != 127 {
-            return Err(WhySync::Shell);
+        match self.ask(Ask::BuiltIn).await?.1 {
+            127 => {}
+            0 => drop(self.ask(Ask::Adjust(RUN_BY_PATH)).await?),
+            _ => return Err(WhySync::Shell),
         }
         let given = self.ask(Ask::Environment).await?;
         let given = environment(&given)?;
@@ -235,7 +239,8 @@ mod tests {
             (&["_=/x"], &[], Some("export _='/x'")),
         ];
         for (given, passed_on, expected) in rows {
-            let octets = |texts: &[&'static str]| -> Vec<&[u8]> { texts.iter().map(|text| text.as_bytes()).collect() };
+            let octets =
+                |texts: &[&'static str]| -> Vec<&[u8]> { texts.iter().map(|text| text.as_bytes()).collect() };
             assert_eq!(changes(&octets(given), &octets(passed_on)).as_deref(), expected, "{given:?}");
         }
     }
@@ -243,8 +248,14 @@ mod tests {
     #[test]
     fn reasons_are_read_from_what_runtimes_say() {
         let rows = [
-            (r#"{"status":"Failure","message":"... exec: \"sh\": executable file not found in $PATH: unknown"}"#, WhySync::NoShell),
-            (r#"{"status":"Failure","message":"exec failed: ... stat sh: no such file or directory"}"#, WhySync::NoShell),
+            (
+                r#"{"status":"Failure","message":"... exec: \"sh\": executable file not found in $PATH: unknown"}"#,
+                WhySync::NoShell,
+            ),
+            (
+                r#"{"status":"Failure","message":"exec failed: ... stat sh: no such file or directory"}"#,
+                WhySync::NoShell,
+            ),
             (r#"{"status":"Failure","reason":"NonZeroExitCode"}"#, WhySync::Shell),
             (r#"{"metadata":{},"status":"Success"}"#, WhySync::Shell),
             (r#"{"status":"Failure","message":"cannot exec in a paused container"}"#, WhySync::Ended),

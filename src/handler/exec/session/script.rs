@@ -51,7 +51,7 @@ while s= l=; IFS= read -r l || { [ "$s" ] && l=; }; do case $l in
 "");;
 *) break;;
 esac; done; g; } | { $t
-exec >&4 4>&-
+exec >&4 4>&-; set -f
 n='
 '
 IFS= read -r k
@@ -63,14 +63,22 @@ esac; done; }"#;
 
 /// Removes the shells of a session that no longer answer: `sh -c CLEANUP sh PID STARTED` kills the process group that this
 /// process leads, if it is still the one that started then.
-pub(super) const CLEANUP: &str =
-    r#"IFS= read -r x </proc/$1/stat || exit 0; p=$1 t=$2; set -- ${x##*) }; [ "${20}" = "$t" ] && kill -9 -"$p"; exit 0"#;
+pub(super) const CLEANUP: &str = r#"IFS= read -r x </proc/$1/stat || exit 0; p=$1 t=$2; set -- ${x##*) }; [ "${20}" = "$t" ] && kill -9 -"$p"; exit 0"#;
 
 /// Writes the session's shells' own process as `PID RUNNER STAT`, the last being that of the first in `/proc/PID/stat`.
 const HELLO: &str = "read x y </proc/self/stat;IFS= read -r y </proc/$$/stat;echo \"$x $y\";z 0";
 
 /// Tries a program that is in no folder. A shell that runs it all the same has it built in, and never runs the image's.
 const BUILT_IN: &str = "(PATH=/dev/null;exec cat /dev/null) </dev/null 2>&3 3>&-;z $?";
+
+/// Has a shell with programs of its own, a busybox that is built so, run the image's all the same, as ExecSync does. What it has
+/// built in runs only by a path, which says the same of itself if that leads to the shell's own file. Otherwise, ExecSync
+/// decides.
+pub(super) const RUN_BY_PATH: &str = "r(){ m=$1; shift; case $1 in */*);; *) if (PATH=/dev/null command -v \"$1\") \
+                                      >/dev/null; then IFS=:; for d in $PATH; do [ -f \"$d/$1\" ] && [ -x \"$d/$1\" ] && \
+                                      break; d=; done; unset IFS; [ \"$d/$1\" -ef /proc/$$/exe ] || { z 127; return; }; \
+                                      d=$d/$1; shift; set -- \"$d\" \"$@\"; fi;; esac; (exec \"$@\") </dev/null 2>&3 \
+                                      3>&-; z $?; }";
 
 /// Writes the environment that the shells were started with.
 const ENVIRONMENT: &str = "(exec cat /proc/$$/environ) </dev/null 2>&3 3>&-;z $?";

@@ -14,11 +14,7 @@ use http::{Request, Uri, header, uri::PathAndQuery};
 use tokio::{net::TcpStream, time};
 use tokio_tungstenite::{
     WebSocketStream, client_async_with_config,
-    tungstenite::{
-        self, Message,
-        handshake::client::generate_key,
-        protocol::WebSocketConfig,
-    },
+    tungstenite::{self, Message, handshake::client::generate_key, protocol::WebSocketConfig},
 };
 
 use super::capture::Output;
@@ -55,7 +51,8 @@ impl Address {
     /// [`WhySync::StreamingAddress`] if the server is not on this node, or wants TLS.
     pub(super) fn read(url: &str) -> Result<Self, WhySync> {
         let url: Uri = url.parse().map_err(|_| WhySync::StreamingAddress)?;
-        let host = url.host().filter(|_| url.scheme_str() == Some("http")).ok_or(WhySync::StreamingAddress)?;
+        let host =
+            url.host().filter(|_| url.scheme_str() == Some("http")).ok_or(WhySync::StreamingAddress)?;
         let ip = match host.trim_start_matches('[').trim_end_matches(']') {
             "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
             host => host.parse().map_err(|_| WhySync::StreamingAddress)?,
