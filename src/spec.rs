@@ -81,7 +81,7 @@ pub struct StartPeriod {
 }
 
 /// Which way the command of an exec probe goes into its container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExecMode {
     /// By one ExecSync for each attempt.

@@ -179,6 +179,9 @@ fn text(ran: &RunView, screen: Screen) -> String {
     if let Some(status) = ran.status {
         line += &format!(", status {status}");
     }
+    if let Some(way) = ran.route.in_words().filter(|_| ran.route.is_about_sessions()) {
+        line += &format!(", exec: {way}");
+    }
     if ran.tries > 1 {
         line += &format!(", {} tries", ran.tries);
     }
@@ -197,7 +200,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::report::view::sample;
+    use crate::report::view::{ExecRouteView, sample};
 
     #[derive(Parser)]
     struct Line {
@@ -276,6 +279,7 @@ mod tests {
             exit_code: None,
             status: Some(302),
             handler: "httpGet".to_owned(),
+            route: ExecRouteView::default(),
             output: "Probe terminated redirects, Response body: \u{1b}[2J\nline 2\n".to_owned(),
             ..sample::run()
         };
@@ -293,13 +297,15 @@ mod tests {
             ..sample::run()
         };
         let silent = RunView { output: String::new(), ..sample::run() };
+        let route = sample::session_detail().history[0].route.clone();
+        let first = RunView { route, ..silent.clone() };
         let failed = RunView {
             result: AttemptResult::Failure,
             exit_code: Some(1),
             output: "\n".to_owned(),
             ..sample::run()
         };
-        let shown = [sample::run(), status, forged, erred, silent, failed]
+        let shown = [sample::run(), status, forged, erred, silent, failed, first]
             .map(|ran| text(&ran, Screen::plain(100)) + "\n");
         insta::assert_snapshot!("run", shown.concat());
     }

@@ -22,7 +22,7 @@ use crate::{
     report::{
         filter::duration,
         top::{TopFilter, window},
-        view::{CallInFlightView, CostView, Seconds, TopView},
+        view::{CallInFlightView, CostView, ExecMode, Seconds, TopView},
     },
 };
 
@@ -76,15 +76,16 @@ Examples:
   criprobe top -o json | jq '.commands[] | select(.p99Seconds > 1)'
 
 Above are the calls that clients have in flight, and criprobe's own exec probes, oldest first. Below
-are the ExecSync calls that ended in the last minutes, summed by pod and by command. WHO is 'probe' for
+are the commands that ended in the last minutes, summed by pod and by command. WHO is 'probe' for
 criprobe's own probes and for those of clients that were recognised by their rhythm, which takes a few
-calls; it is 'people' for everything else. FAILED counts exit codes other than 0, errors, and calls
+calls; it is 'people' for everything else. EXEC is there where probes went by exec sessions: 'session' for
+these, 'sync' for ExecSync. A command that went both ways has a row for each. FAILED counts exit codes other than 0, errors, and calls
 without an answer. MOSTLY is where most of the time went: queue (until the runtime took the command up),
 start (until its process ran), run (the command itself), drain (until the answer: mostly another process
-held the output open); it is known on containerd only.
+held the output open); it is known on containerd only, and of ExecSync.
 
-The CPU time of the runtime is that of its systemd unit, with its shims, whatever they did. Per exec it is an
-upper bound. It is left out where the runtime has no unit of its own.
+The CPU time of the runtime is that of its systemd unit, with its shims, whatever they did. Per ExecSync it is
+an upper bound. It is left out where the runtime has no unit of its own.
 
 A live view is left with q. Arrows, PgUp, PgDn, g and G scroll, s changes the order, f shows only what
 failed. Without a terminal, and with -o json or yaml, it is printed once.";
@@ -184,9 +185,13 @@ impl Content for Top {
         let (calls, failures): (u64, u64) =
             (all().map(|cost| cost.calls).sum(), all().map(|cost| cost.failures).sum());
         let total: Duration = all().map(|cost| cost.total_seconds.0).sum();
+        let by_session: u64 = all().filter(|cost| is_session(cost)).map(|cost| cost.calls).sum();
         let noun = if calls == 1 { "exec" } else { "execs" };
         let mut words =
             format!("{} in flight; {calls} {noun} in {}", in_flight.total, configured(window_seconds.0));
+        if by_session > 0 {
+            words += &format!(", {by_session} by sessions");
+        }
         if calls > 0 {
             words += &format!(": {failures} failed, {} in all", measured(total));
         }
@@ -225,14 +230,17 @@ impl Content for Top {
         let chosen = |costs: &[CostView]| -> Vec<CostView> {
             costs.iter().filter(|cost| !layout.only_failed || cost.failures > 0).cloned().collect()
         };
+        let all = [pods, &others.pods, commands, &others.commands].into_iter().flatten();
+        let costs = Costs { has_ways: all.into_iter().any(is_session) };
         if self.by != Some(By::Command) {
             let rows = chosen(pods);
-            section("ExecSync by pod", (!rows.is_empty()).then(|| by_pod(&rows, &chosen(&others.pods))));
+            let table = (!rows.is_empty()).then(|| costs.by_pod(&rows, &chosen(&others.pods)));
+            section("Execs by pod", table);
         }
         if self.by != Some(By::Pod) {
             let rows = chosen(commands);
-            let table = (!rows.is_empty()).then(|| by_command(&rows, &chosen(&others.commands)));
-            section("ExecSync by command", table);
+            let table = (!rows.is_empty()).then(|| costs.by_command(&rows, &chosen(&others.commands)));
+            section("Execs by command", table);
         }
         (None, lines)
     }
@@ -261,55 +269,70 @@ fn calls(calls: &[CallInFlightView]) -> Table {
     table
 }
 
-/// The columns of what something costs.
-const COSTS: [Column; 7] = [
-    Column { name: "WHO", tight: Tight::Stays },
-    Column { name: "CALLS", tight: Tight::Stays },
-    Column { name: "FAILED", tight: Tight::GoesLast },
-    Column { name: "TOTAL", tight: Tight::Stays },
-    Column { name: "P50", tight: Tight::GoesNext },
-    Column { name: "P99", tight: Tight::GoesLast },
-    Column { name: "MOSTLY", tight: Tight::GoesFirst },
-];
-
-fn costs(cost: &CostView) -> Vec<Cell> {
-    let failed = if cost.failures > 0 { Paint::Bad } else { Paint::Plain };
-    vec![
-        who(cost.is_probe),
-        cost.calls.to_string().into(),
-        Cell::new(&cost.failures.to_string(), failed),
-        measured(cost.total_seconds.0).into(),
-        measured(cost.p50_seconds.0).into(),
-        measured(cost.p99_seconds.0).into(),
-        mostly(cost).into(),
-    ]
+/// What things cost, as tables.
+struct Costs {
+    /// Whether any of it went by sessions: then there is a column for the way.
+    has_ways: bool,
 }
 
-fn by_pod(rows: &[CostView], others: &[CostView]) -> Table {
-    let name = [Column { name: "NAMESPACE/POD", tight: Tight::Shrinks }];
-    let mut table = Table::new(name.into_iter().chain(COSTS).collect());
-    let mut add = |name: String, cost| table.row(std::iter::once(name.into()).chain(costs(cost)).collect());
-    rows.iter().for_each(|cost| add(place(&cost.namespace, &cost.pod, ""), cost));
-    others.iter().for_each(|cost| add("(other pods)".to_owned(), cost));
-    table
-}
-
-fn by_command(rows: &[CostView], others: &[CostView]) -> Table {
-    let name = [Column { name: "NAMESPACE/POD/CONTAINER", tight: Tight::Shrinks }];
-    let last = [Column { name: "COMMAND", tight: Tight::Shrinks }];
-    let mut table = Table::new(name.into_iter().chain(COSTS).chain(last).collect());
-    let mut add = |name: String, words: Option<&Vec<String>>, cost| {
-        let words = words.filter(|words| !words.is_empty());
-        let words = words.map_or_else(|| "(other commands)".to_owned(), |words| command(words));
-        let cells = std::iter::once(name.into()).chain(costs(cost)).chain([words.into()]);
-        table.row(cells.collect());
-    };
-    for cost in rows {
-        let container = cost.container.as_deref().unwrap_or_default();
-        add(place(&cost.namespace, &cost.pod, container), cost.command.as_ref(), cost);
+impl Costs {
+    fn columns(&self) -> impl Iterator<Item = Column> {
+        let way = self.has_ways.then_some(Column { name: "EXEC", tight: Tight::Stays });
+        let who = Column { name: "WHO", tight: Tight::Stays };
+        [who].into_iter().chain(way).chain([
+            Column { name: "CALLS", tight: Tight::Stays },
+            Column { name: "FAILED", tight: Tight::GoesLast },
+            Column { name: "TOTAL", tight: Tight::Stays },
+            Column { name: "P50", tight: Tight::GoesNext },
+            Column { name: "P99", tight: Tight::GoesLast },
+            Column { name: "MOSTLY", tight: Tight::GoesFirst },
+        ])
     }
-    others.iter().for_each(|cost| add("(others)".to_owned(), None, cost));
-    table
+
+    fn cells(&self, cost: &CostView) -> impl Iterator<Item = Cell> {
+        let way = self.has_ways.then(|| cost.exec.as_str().into());
+        let failed = if cost.failures > 0 { Paint::Bad } else { Paint::Plain };
+        [who(cost.is_probe)].into_iter().chain(way).chain([
+            cost.calls.to_string().into(),
+            Cell::new(&cost.failures.to_string(), failed),
+            measured(cost.total_seconds.0).into(),
+            measured(cost.p50_seconds.0).into(),
+            measured(cost.p99_seconds.0).into(),
+            mostly(cost).into(),
+        ])
+    }
+
+    fn by_pod(&self, rows: &[CostView], others: &[CostView]) -> Table {
+        let name = [Column { name: "NAMESPACE/POD", tight: Tight::Shrinks }];
+        let mut table = Table::new(name.into_iter().chain(self.columns()).collect());
+        let mut add =
+            |name: String, cost| table.row(std::iter::once(name.into()).chain(self.cells(cost)).collect());
+        rows.iter().for_each(|cost| add(place(&cost.namespace, &cost.pod, ""), cost));
+        others.iter().for_each(|cost| add("(other pods)".to_owned(), cost));
+        table
+    }
+
+    fn by_command(&self, rows: &[CostView], others: &[CostView]) -> Table {
+        let name = [Column { name: "NAMESPACE/POD/CONTAINER", tight: Tight::Shrinks }];
+        let last = [Column { name: "COMMAND", tight: Tight::Shrinks }];
+        let mut table = Table::new(name.into_iter().chain(self.columns()).chain(last).collect());
+        let mut add = |name: String, words: Option<&Vec<String>>, cost| {
+            let words = words.filter(|words| !words.is_empty());
+            let words = words.map_or_else(|| "(other commands)".to_owned(), |words| command(words));
+            let cells = std::iter::once(name.into()).chain(self.cells(cost)).chain([words.into()]);
+            table.row(cells.collect());
+        };
+        for cost in rows {
+            let container = cost.container.as_deref().unwrap_or_default();
+            add(place(&cost.namespace, &cost.pod, container), cost.command.as_ref(), cost);
+        }
+        others.iter().for_each(|cost| add("(others)".to_owned(), None, cost));
+        table
+    }
+}
+
+fn is_session(cost: &CostView) -> bool {
+    cost.exec == ExecMode::Session
 }
 
 fn who(is_probe: bool) -> Cell {
@@ -362,12 +385,21 @@ mod tests {
         }
         let lines = top().lay_out(layout(Screen::pipe(), true)).1;
         insta::assert_snapshot!("top_wide", lines.join("\n"));
+        let top = Top { view: sample::top_with_sessions(), by: None };
+        for (name, screen, is_wide) in
+            [("top_sessions_80", Screen::plain(80), false), ("top_sessions_wide", Screen::pipe(), true)]
+        {
+            let lines = top.lay_out(layout(screen, is_wide)).1;
+            insta::assert_snapshot!(name, top.summary().0 + "\n\n" + &lines.join("\n"));
+        }
     }
 
     #[test]
     fn it_fits_every_screen_and_holds_nothing_that_steers() {
         for width in 20..130 {
-            for line in top().lay_out(layout(Screen::plain(width), false)).1 {
+            let with_sessions = Top { view: sample::top_with_sessions(), by: None };
+            let lines = [top(), with_sessions].map(|top| top.lay_out(layout(Screen::plain(width), false)).1);
+            for line in lines.concat() {
                 assert!(width_of(&line) <= width, "{width}: {line}");
                 assert!(!line.contains('\u{1b}'));
             }
@@ -418,9 +450,9 @@ mod tests {
     fn only_one_kind_of_sums_is_shown_where_that_is_wanted_and_nothing_says_so() {
         let shown = |top: Top| top.lay_out(layout(Screen::plain(100), false)).1.join("\n");
         let pods = shown(Top { by: Some(By::Pod), ..top() });
-        assert!(pods.contains("ExecSync by pod") && !pods.contains("by command"));
+        assert!(pods.contains("Execs by pod") && !pods.contains("by command"));
         let commands = shown(Top { by: Some(By::Command), ..top() });
-        assert!(!commands.contains("ExecSync by pod") && commands.contains("by command"));
+        assert!(!commands.contains("Execs by pod") && commands.contains("by command"));
         let mut empty = top();
         (empty.view.pods, empty.view.commands, empty.view.in_flight.calls) = Default::default();
         assert_eq!(shown(empty).matches("none").count(), 3);

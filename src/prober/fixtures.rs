@@ -48,7 +48,7 @@ pub(super) fn planned(spec: ProbeSpec) -> Planned {
 }
 
 /// A running container `app` of a pod; its sandbox is `<pod>-sandbox`, its address 10.0.0.1.
-pub(super) fn container(pod: &str, id: &str, attempt: u32) -> Container {
+pub(crate) fn container(pod: &str, id: &str, attempt: u32) -> Container {
     let sandbox = Pod {
         sandbox_id: SandboxId::from(format!("{pod}-sandbox")),
         uid: pod.into(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     ids::ProbeKind,
-    results::{AttemptRecord, AttemptResult, durations::DurationHistogram},
+    results::{AttemptRecord, AttemptResult, durations::DurationHistogram, exec_route::ExecRoute},
 };
 
 /// The attempts that ended since the prober started. 48 histograms of durations at most, and 3 of lags.
@@ -15,6 +15,8 @@ pub struct AttemptTotals {
     pub durations: BTreeMap<(ProbeKind, &'static str, AttemptResult), DurationHistogram>,
     /// How long after they were due they began, by type.
     pub lags: BTreeMap<ProbeKind, DurationHistogram>,
+    /// How many commands went which way: 18 ways at most. An attempt that ended before its command went out is not among them.
+    pub routes: BTreeMap<ExecRoute, u64>,
 }
 
 impl AttemptTotals {
@@ -22,6 +24,9 @@ impl AttemptTotals {
         self.durations.entry((kind, handler, attempt.result)).or_default().note(attempt.duration);
         if let Some(lag) = attempt.lag {
             self.lags.entry(kind).or_default().note(lag);
+        }
+        if let Some(route) = attempt.route {
+            *self.routes.entry(route).or_default() += 1;
         }
     }
 }

@@ -307,6 +307,7 @@ impl From<&AttemptRecord> for AttemptView {
             duration_seconds: Seconds(attempt.duration),
             exit_code: attempt.exit_code,
             status: attempt.status,
+            route: attempt.route.into(),
             lag_seconds: attempt.lag.map(Seconds),
             container_attempt: None,
             first_of_container: false,
@@ -342,6 +343,7 @@ impl From<&MadeAttempt> for AttemptLineView {
             lag_seconds: record.lag.map(Seconds),
             exit_code: record.exit_code,
             status: record.status,
+            route: record.route.into(),
             state: *state,
             output: record.output.clone(),
         }
@@ -398,6 +400,7 @@ pub(super) fn run_view(report: &AttemptReport, handler: &str, container: &Contai
         duration_seconds: Seconds(report.duration),
         exit_code: outcome.exit_code,
         status: outcome.status,
+        route: outcome.route.into(),
         output: outcome.output.to_string(),
         tries: outcome.tries,
         handler: handler.to_owned(),

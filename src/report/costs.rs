@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::journal::{Crowd, group};
+use super::{
+    journal::{Crowd, group},
+    view::mode,
+};
 use crate::{
     clock,
     inventory::TracedCall,
@@ -19,7 +22,7 @@ use crate::{
         latency::{bucket, quantile},
         phases::{Phase, Phases, PhasesSlot, Split},
     },
-    spec::Handler,
+    spec::{ExecMode, Handler},
     tap::{
         CallEnd, Code,
         cri::{CriRequest, CriResponse},
@@ -38,8 +41,9 @@ pub(crate) const LONGEST: Duration = SLOT.saturating_mul(SLOTS as u32);
 /// The shortest window.
 pub(crate) const SHORTEST: Duration = SLOT;
 
-/// 32 commands of a pod have sums of their own: ten containers have three probes each. Further ones are summed.
-const MOST_OF_POD: usize = 32;
+/// 64 commands of a pod have sums of their own: ten containers have three probes each, of which each may have gone both ways.
+/// Further ones are summed.
+const MOST_OF_POD: usize = 64;
 
 /// 1,024 sums in all, in 5 MiB if each of them has calls all the time. One more folds one of the namespace that has most, and
 /// there of the pod that has most, into that pod's sum of other commands; and such a sum, where pods have nothing else,
@@ -61,6 +65,8 @@ pub(crate) struct CostKey {
     /// Empty where that is not known, and in the sum of all other pods.
     pub namespace: Arc<str>,
     pub pod: Arc<str>,
+    /// Which way they went; calls of clients are ExecSync.
+    pub exec: ExecMode,
     pub commands: Commands,
 }
 
@@ -143,6 +149,7 @@ impl CostsHandle {
         let key = CostKey {
             namespace: pod.map(|pod| pod.namespace.clone()).unwrap_or_default(),
             pod: pod.map(|pod| pod.name.clone()).unwrap_or_default(),
+            exec: ExecMode::Sync,
             commands: Commands::One {
                 container: call.container.clone().unwrap_or_default(),
                 command: beginning(command.arguments()),
@@ -164,6 +171,7 @@ impl CostsHandle {
         let key = CostKey {
             namespace: pod.namespace.clone(),
             pod: pod.name.clone(),
+            exec: made.record.route.map(mode).unwrap_or_default(),
             commands: Commands::One {
                 container: made.view.name.clone(),
                 command: beginning(command.iter().map(String::as_str)),
@@ -312,7 +320,9 @@ impl Costs {
         let commands = Commands::Others { is_probe: entry.is_probe };
         let wider = match &key.commands {
             Commands::One { .. } => CostKey { commands, ..CostKey::clone(&key) },
-            Commands::Others { .. } => CostKey { namespace: "".into(), pod: "".into(), commands },
+            Commands::Others { .. } => {
+                CostKey { namespace: "".into(), pod: "".into(), exec: key.exec, commands }
+            }
         };
         let others = self.entry(&Arc::new(wider));
         others.is_probe = entry.is_probe;
@@ -444,12 +454,23 @@ impl PhaseSums {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
+    use crate::{
+        ids::{ProbeKey, ProbeKind},
+        prober::fixtures,
+        results::{
+            AttemptRecord, Verdict,
+            exec_route::{ExecRoute, WhySync},
+        },
+        spec::ProbeSpec,
+    };
 
     fn key(namespace: &str, pod: &str, command: &str, caller: Option<&str>) -> CostKey {
         let command = beginning(command.split(' '));
         let commands = Commands::One { container: "app".into(), command, caller: caller.map(Into::into) };
-        CostKey { namespace: namespace.into(), pod: pod.into(), commands }
+        CostKey { namespace: namespace.into(), pod: pod.into(), exec: ExecMode::Sync, commands }
     }
 
     fn took(millis: u64) -> Ended {
@@ -494,6 +515,69 @@ mod tests {
         assert!((20..=23).contains(&people.sum.quantile(50).as_millis()));
         assert_eq!(shown(&mut costs, 600, at(2_000)), [""; 0]);
         assert!(costs.entries.is_empty() && costs.by_number.is_empty() && costs.crowd.pop(false).is_none());
+    }
+
+    #[test]
+    fn an_attempt_is_summed_with_those_that_went_its_way() {
+        let handle = CostsHandle::default();
+        let fallback = ExecRoute::Fallback(WhySync::NoShell);
+        let routes = [Some(ExecRoute::Session), Some(ExecRoute::Sync), Some(fallback), None];
+        for route in routes {
+            let command = vec!["true".to_owned()];
+            let spec =
+                ProbeSpec { handler: Handler::Exec { command }, ..fixtures::spec(ProbeKind::Liveness) };
+            let record = AttemptRecord {
+                at: SystemTime::UNIX_EPOCH,
+                result: AttemptResult::Success,
+                duration: Duration::from_millis(2),
+                exit_code: Some(0),
+                status: None,
+                lag: None,
+                container_attempt: None,
+                is_first: false,
+                output: "".into(),
+                phases: None,
+                route,
+            };
+            handle.attempt_made(&MadeAttempt {
+                key: ProbeKey { pod: "u1".into(), container: "app".into(), kind: ProbeKind::Liveness },
+                view: Arc::new(fixtures::container("web", "c1", 0)),
+                spec: Arc::new(spec),
+                record,
+                state: Verdict::Success,
+            });
+        }
+        let mut sums: Vec<_> =
+            handle.all(LONGEST).0.iter().map(|cost| (cost.key.exec, cost.is_probe, cost.sum.calls)).collect();
+        sums.sort();
+        assert_eq!(sums, [(ExecMode::Sync, true, 3), (ExecMode::Session, true, 1)]);
+    }
+
+    #[test]
+    fn what_went_by_sessions_is_summed_apart_wherever_it_ends_up() {
+        let (mut costs, now) = (Costs::default(), clock::now());
+        let made = |pod: &str, number: u64, exec| {
+            (
+                CostKey { exec, ..key("a", pod, &format!("true {number}"), None) },
+                Ended { is_probe: true, ..took(1) },
+            )
+        };
+        for (pods, commands) in [(1, 2 * MOST_OF_POD as u64), (MOST as u64, 1)] {
+            for (pod, number) in (0..pods).flat_map(|pod| (0..commands).map(move |number| (pod, number))) {
+                for exec in [ExecMode::Sync, ExecMode::Session, ExecMode::Session] {
+                    let (key, ended) = made(&format!("web-{pods}-{pod}"), number, exec);
+                    costs.note(key, ended, now);
+                }
+            }
+            let (all, _) = costs.all(LONGEST, now);
+            let of = |exec| -> u64 {
+                all.iter().filter(|cost| cost.key.exec == exec).map(|cost| cost.sum.calls).sum()
+            };
+            assert_eq!(of(ExecMode::Session), 2 * of(ExecMode::Sync), "{pods} pods");
+            let others = all.iter().filter(|cost| matches!(cost.key.commands, Commands::Others { .. }));
+            let ways: Vec<_> = others.map(|cost| cost.key.exec).collect();
+            assert!(ExecMode::ALL.iter().all(|exec| ways.contains(exec)), "{pods} pods: {ways:?}");
+        }
     }
 
     #[test]

@@ -10,12 +10,12 @@ use super::{
         exposition::{Exposition, Format, Labels, Value},
         families::{
             ACCEPTING_PAUSED, ATTEMPT_DURATION, CALLS_IN_FLIGHT, CONNECTIONS, CONNECTIONS_BLIND,
-            CONNECTIONS_OPEN, CONTAINERS, CONTAINERS_RUNNING, CPU, DRAINING, GAPS, LAST_RESYNC,
-            LOOKUPS_WAITING, MAX_FDS, OBSERVATIONS_DROPPED, OBSERVED_PROBES, OBSERVED_SILENT, OPEN_FDS, PODS,
-            PROBE_LAG, PROBE_SERIES_OMITTED, PROBE_STATE, PROBER_DURATION, PROBER_PROBES, PROBES,
-            PROBES_LATE, RECORD_FILE_OK, RECORDS_DROPPED, RECORDS_WRITTEN, RELAYED_BYTES, RESIDENT, RESYNCS,
-            RUNTIME_INFO, RUNTIME_UP, STAGE_ANSWERS, STAGE_RESTARTS, START_TIME, STATE_FILE_OK, THREADS,
-            VIRTUAL,
+            CONNECTIONS_OPEN, CONTAINERS, CONTAINERS_RUNNING, CPU, DRAINING, EXEC_ATTEMPTS, GAPS,
+            LAST_RESYNC, LOOKUPS_WAITING, MAX_FDS, OBSERVATIONS_DROPPED, OBSERVED_PROBES, OBSERVED_SILENT,
+            OPEN_FDS, PODS, PROBE_LAG, PROBE_SERIES_OMITTED, PROBE_STATE, PROBER_DURATION, PROBER_PROBES,
+            PROBES, PROBES_LATE, RECORD_FILE_OK, RECORDS_DROPPED, RECORDS_WRITTEN, RELAYED_BYTES, RESIDENT,
+            RESYNCS, RUNTIME_INFO, RUNTIME_UP, STAGE_ANSWERS, STAGE_RESTARTS, START_TIME, STATE_FILE_OK,
+            THREADS, VIRTUAL,
         },
         process,
     },
@@ -27,7 +27,7 @@ use crate::{
     observed::{ObservedStatus, SilentProbe},
     prober::{ProbeCounts, ProbeStatus, status::ProbePhase},
     record_file::RecordStatus,
-    results::Verdict,
+    results::{Verdict, exec_route::WhySync},
 };
 
 /// 2,000 probes of ours have series, 17 each at most: four times what the fullest nodes run. Of more, each namespace in
@@ -172,6 +172,11 @@ fn write_counts(text: &mut Exposition, counts: &ProbeCounts) {
     let lags =
         lags.map(|(kind, lags)| (Labels::of(&PROBE_LAG, &[kind.as_str()]), Value::Durations(lags.clone())));
     text.family(&PROBE_LAG, lags);
+    let routes = counts.attempts.routes.iter().map(|(route, count)| {
+        let reason = route.why_sync().map(WhySync::code).unwrap_or_default();
+        (Labels::of(&EXEC_ATTEMPTS, &[route.as_str(), reason]), Value::count(*count))
+    });
+    text.family(&EXEC_ATTEMPTS, routes);
 }
 
 fn write_process(text: &mut Exposition, started_at: SystemTime) {
@@ -253,6 +258,29 @@ fn seconds(at: SystemTime) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::exec_route::ExecRoute;
+
+    #[test]
+    fn attempts_of_commands_are_counted_by_their_way_and_why_it_was_not_the_one_that_was_asked_for() {
+        let mut counts = ProbeCounts::default();
+        let fallbacks = WhySync::ALL.map(ExecRoute::Fallback);
+        for (route, count) in [ExecRoute::Sync, ExecRoute::Session].into_iter().chain(fallbacks).zip(1..) {
+            counts.attempts.routes.insert(route, count);
+        }
+        let mut text = Exposition::new(Format::OpenMetrics);
+        write_counts(&mut text, &counts);
+        let text = text.finish();
+        let series: Vec<_> =
+            text.lines().filter(|line| line.starts_with("criprobe_exec_attempts_total{")).collect();
+        assert_eq!(series.len(), 2 + WhySync::ALL.len(), "no two are equal: {series:?}");
+        for line in [
+            r#"criprobe_exec_attempts_total{route="sync"} 1"#,
+            r#"criprobe_exec_attempts_total{route="session"} 2"#,
+            r#"criprobe_exec_attempts_total{route="sync",reason="first_attempt"} 3"#,
+        ] {
+            assert!(series.contains(&line), "{line}: {series:?}");
+        }
+    }
 
     #[test]
     fn of_too_many_each_namespace_has_its_share() {

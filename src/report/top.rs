@@ -25,7 +25,7 @@ use crate::{
     ids::{ContainerId, SandboxId},
     inventory::pod::{Container, Pod},
     prober::{ContainerStatus, ProbeStatus},
-    spec::Handler,
+    spec::{ExecMode, Handler},
     tap::cri::CallKind,
 };
 
@@ -127,8 +127,10 @@ pub(super) fn view(
     cores: Option<f64>,
     now: Now,
 ) -> TopView {
-    // The CPU time is that of all calls, whatever is asked for.
-    let calls: u64 = costs.iter().map(|cost| cost.sum.calls).sum();
+    // The CPU time is that of all calls, whatever is asked for. A command in a session costs the runtime next to nothing: what
+    // is divided among all would not bound what an ExecSync costs.
+    let is_call = |cost: &&Cost| cost.key.exec == ExecMode::Sync;
+    let calls: u64 = costs.iter().filter(is_call).map(|cost| cost.sum.calls).sum();
     let calls_in_flight = in_flight.view(filter, &costs, now);
     costs.retain(|cost| filter.admits(&cost.key.namespace, &cost.key.pod));
     let (pods, other_pods) = ranked(by_pod(&costs));
@@ -147,22 +149,44 @@ pub(super) fn view(
     }
 }
 
-/// What a row is about: namespace, pod, container, command, whether it is a probe's.
-type RowName = (Arc<str>, Arc<str>, Option<Arc<str>>, Option<Box<[Box<str>]>>, bool);
-
-fn by_pod(costs: &[Cost]) -> BTreeMap<RowName, CostSum> {
-    sums(costs, |cost| (cost.key.namespace.clone(), cost.key.pod.clone(), None, None, cost.is_probe))
+/// What a row is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RowName {
+    namespace: Arc<str>,
+    pod: Arc<str>,
+    container: Option<Arc<str>>,
+    command: Option<Box<[Box<str>]>>,
+    is_probe: bool,
+    exec: ExecMode,
 }
 
-/// One command that several processes call, or a probe of ours and of a client run, is one row for probes and one for others.
+fn by_pod(costs: &[Cost]) -> BTreeMap<RowName, CostSum> {
+    sums(costs, |cost| RowName {
+        namespace: cost.key.namespace.clone(),
+        pod: cost.key.pod.clone(),
+        container: None,
+        command: None,
+        is_probe: cost.is_probe,
+        exec: cost.key.exec,
+    })
+}
+
+/// One command that several processes call, or a probe of ours and of a client run, is one row for probes and one for others;
+/// and one more for what went by sessions.
 fn by_command(costs: &[Cost]) -> BTreeMap<RowName, CostSum> {
     sums(costs, |cost| {
         let (container, command) = match &cost.key.commands {
             Commands::One { container, command, .. } => (container.clone(), command.clone()),
             Commands::Others { .. } => ("".into(), Box::default()),
         };
-        let (namespace, pod) = (cost.key.namespace.clone(), cost.key.pod.clone());
-        (namespace, pod, Some(container), Some(command), cost.is_probe)
+        RowName {
+            namespace: cost.key.namespace.clone(),
+            pod: cost.key.pod.clone(),
+            container: Some(container),
+            command: Some(command),
+            is_probe: cost.is_probe,
+            exec: cost.key.exec,
+        }
     })
 }
 
@@ -178,11 +202,16 @@ fn sums(costs: &[Cost], name: impl Fn(&Cost) -> RowName) -> BTreeMap<RowName, Co
 fn ranked(sums: BTreeMap<RowName, CostSum>) -> (Vec<CostView>, Vec<CostView>) {
     let mut rows: Vec<_> = sums.into_iter().collect();
     rows.sort_by_key(|(_, sum)| Reverse(sum.total));
-    let (rows, rest) = shared_out(rows, |((namespace, pod, ..), _)| (namespace.clone(), pod.clone()));
+    let (rows, rest) = shared_out(rows, |(name, _)| (name.namespace.clone(), name.pod.clone()));
     let mut others: BTreeMap<RowName, CostSum> = BTreeMap::new();
-    for ((_, _, container, command, is_probe), sum) in rest {
-        let name =
-            ("".into(), "".into(), container.map(|_| "".into()), command.map(|_| Box::default()), is_probe);
+    for (name, sum) in rest {
+        let name = RowName {
+            namespace: "".into(),
+            pod: "".into(),
+            container: name.container.map(|_| "".into()),
+            command: name.command.map(|_| Box::default()),
+            ..name
+        };
         others.entry(name).or_default().add(&sum);
     }
     (rows.into_iter().map(row).collect(), others.into_iter().map(row).collect())
@@ -205,7 +234,8 @@ fn shared_out<T, N: Hash>(ranked: Vec<T>, of: impl Fn(&T) -> (N, N)) -> (Vec<T>,
     (unnumbered(rows), unnumbered(rest))
 }
 
-fn row(((namespace, pod, container, command, is_probe), sum): (RowName, CostSum)) -> CostView {
+fn row((name, sum): (RowName, CostSum)) -> CostView {
+    let RowName { namespace, pod, container, command, is_probe, exec } = name;
     let phases = sum.phases;
     CostView {
         namespace: namespace.to_string(),
@@ -213,6 +243,7 @@ fn row(((namespace, pod, container, command, is_probe), sum): (RowName, CostSum)
         container: container.map(|container| container.to_string()),
         command: command.map(|words| shown(words.iter().map(|word| &**word))),
         is_probe,
+        exec,
         calls: sum.calls,
         failures: sum.failures,
         total_seconds: Seconds(sum.total),
@@ -374,7 +405,7 @@ mod tests {
             command: beginning(command.split(' ')),
             caller: caller.map(Into::into),
         };
-        let key = CostKey { namespace: "default".into(), pod: pod.into(), commands };
+        let key = CostKey { namespace: "default".into(), pod: pod.into(), exec: ExecMode::Sync, commands };
         let sum = CostSum::of(Duration::from_secs(seconds), false);
         Cost { key: Arc::new(key), is_probe, sum }
     }
@@ -417,6 +448,23 @@ mod tests {
         let top = shown_of(&filter, costs, None);
         assert_eq!((rows(&top.pods).len(), top.window_seconds.0.as_secs()), (1, 60));
         assert_eq!(filter.to_query(), "?sinceSeconds=60&pod=d%2A");
+    }
+
+    #[test]
+    fn a_command_that_went_both_ways_has_two_rows_and_sessions_make_no_exec_look_cheaper() {
+        let by_session = |cost: Cost| {
+            let key = CostKey { exec: ExecMode::Session, ..CostKey::clone(&cost.key) };
+            Cost { key: Arc::new(key), ..cost }
+        };
+        let calls = (0..20).map(|_| cost("web", "true", None, true, 3));
+        let costs: Vec<_> = calls.clone().chain(calls.take(10).map(by_session)).collect();
+        let top = shown_of(&TopFilter::default(), costs, Some(0.5));
+        for rows in [&top.pods, &top.commands] {
+            let rows: Vec<_> = rows.iter().map(|row| (row.exec, row.is_probe, row.calls)).collect();
+            assert_eq!(rows, [(ExecMode::Sync, true, 20), (ExecMode::Session, true, 10)]);
+        }
+        let each = top.runtime_cpu.unwrap().seconds_per_exec;
+        assert_eq!(each, Some(Seconds(Duration::from_millis(7_500))), "150 s of CPU time for 20 calls");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod configuration;
 pub(crate) mod degraded;
 mod detail;
 mod event;
+mod exec_route;
 mod live;
 mod pause;
 mod phases;
@@ -30,6 +31,7 @@ pub use crate::{
     prober::status::ProbePhase,
     results::phases::Phase,
     results::{AttemptResult, Counts, Run, Verdict, event::EventType},
+    spec::ExecMode,
     tap::CallEnd,
 };
 pub use act::{ActCommandView, ActEndView, ActRecordView, ActStep, ActView, ActsView, ProbeActsView};
@@ -47,6 +49,8 @@ pub use detail::{
     PortView, ProbeDetailView,
 };
 pub use event::EventView;
+pub use exec_route::ExecRouteView;
+pub(crate) use exec_route::mode;
 pub use live::{
     BeatView, HelloView, LiveStatusView, MissedCallsView, RowProbeView, RowView, StripPhases, StripView,
 };

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The way of one attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ExecRoute {
     /// By ExecSync, as was asked for.
     Sync,
@@ -120,12 +120,10 @@ impl WhySync {
             Self::TooManySessions => "too_many_sessions",
         }
     }
-}
 
-/// For people: `no shell in the image`.
-impl fmt::Display for WhySync {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// For people: `no shell in the image`.
+    pub fn in_words(self) -> &'static str {
+        match self {
             Self::FirstAttempt => "first attempt",
             Self::Opening => "the session is being opened",
             Self::NoShell => "no shell in the image",
@@ -142,6 +140,12 @@ impl fmt::Display for WhySync {
             Self::Command => "the command cannot be passed to a shell",
             Self::LongPeriod => "its period is longer than idle sessions are kept",
             Self::TooManySessions => "too many sessions",
-        })
+        }
+    }
+}
+
+impl fmt::Display for WhySync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.in_words())
     }
 }

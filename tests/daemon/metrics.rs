@@ -116,6 +116,7 @@ async fn a_scrape_shows_probes_calls_and_the_relay_in_both_formats() -> Result<(
         "criprobe_probes{state=\"success\",phase=\"probing\"} 1",
         "criprobe_probe_attempt_duration_seconds_count{type=\"readiness\",handler=\"exec\",result=\"failure\"} ",
         "criprobe_probe_lag_seconds_count{type=\"liveness\"} ",
+        "criprobe_exec_attempts_total{route=\"sync\"} ",
         "criprobe_calls_total{method=\"ExecSync\",code=\"OK\"} 1",
         "criprobe_call_duration_seconds_bucket{method=\"ExecSync\",le=\"300\"} 1",
         "criprobe_connections_open 1",

@@ -1,5 +1,6 @@
 //! A description for people: views in, lines out. Escapes whatever would steer a terminal; no line is wider than the page.
 
+mod attempts;
 mod pod;
 
 use std::time::{Duration, SystemTime};
@@ -102,8 +103,8 @@ impl Page {
         }
         self.strip(&mut text, &detail.history);
         self.acts(&mut text, detail);
-        let attempts = with_acts(&detail.history, &detail.acted);
-        self.table(&mut text, "attempts", &attempts, history);
+        let attempts = attempts::with_acts(&detail.history, &detail.acted);
+        self.table(&mut text, "attempts", &attempts, attempts::table);
         self.table(&mut text, "changes of the verdict", &detail.changes, changes);
         self.output(&mut text, detail.probe.last.as_ref());
         self.table(&mut text, "events", &detail.events, events);
@@ -194,6 +195,9 @@ impl Page {
                 &format!("the last attempt started {} after it was due", measured(lag.0)),
                 Paint::Plain,
             );
+        }
+        if let Some(ways) = probe.last.as_ref().and_then(|last| attempts::ways(last, history)) {
+            line("exec", &ways, Paint::Plain);
         }
         if let Some(phases) = probe.last.as_ref().and_then(|last| last.phases.as_ref()) {
             line("phases", &phases::words(phases), Paint::Plain);
@@ -313,32 +317,6 @@ impl Page {
     }
 }
 
-/// Attempts and acts in the order of their times, and where another container begins.
-fn with_acts<'a>(attempts: &'a [AttemptView], acts: &'a [ActNoteView]) -> Vec<Entry<'a>> {
-    let attempts = attempts.iter().map(|attempt| (attempt.at, Entry::Attempt(attempt)));
-    let mut all: Vec<_> = attempts.chain(acts.iter().map(|act| (act.at, Entry::Act(act)))).collect();
-    all.sort_by_key(|&(at, _)| at);
-    let mut entries = Vec::with_capacity(all.len());
-    for (_, entry) in all {
-        if let Entry::Attempt(attempt) = &entry
-            && attempt.first_of_container
-            && !entries.is_empty()
-        {
-            entries.push(Entry::NewContainer(attempt.container_attempt));
-        }
-        entries.push(entry);
-    }
-    entries
-}
-
-/// A row of the history.
-enum Entry<'a> {
-    Attempt(&'a AttemptView),
-    Act(&'a ActNoteView),
-    /// What follows is of another container: of this attempt, if that is known.
-    NewContainer(Option<u32>),
-}
-
 /// `p50 12ms, p99 840ms of a timeout of 1s (near), 120 attempts`.
 fn latency(latency: &LatencyView, timeout: Option<Duration>) -> String {
     let (p50, p99) = (measured(latency.p50_seconds.0), measured(latency.p99_seconds.0));
@@ -378,38 +356,6 @@ fn results_in_a_row(probe: &ProbeView, newest: Option<&ChangeView>) -> String {
         Some(Run { count, verdict: Verdict::Success }) => format!("{count} successes in a row"),
         Some(Run { count, .. }) => format!("{count} failures in a row"),
     }
-}
-
-fn history(entries: &[Entry<'_>], page: Page) -> Table {
-    let mut table = table(["AT", "RESULT", "TOOK", "CODE", "OUTPUT"]);
-    for entry in entries {
-        let attempt = match entry {
-            Entry::Attempt(attempt) => attempt,
-            Entry::NewContainer(attempt) => {
-                let attempt = attempt.map(|attempt| format!(", attempt {attempt}")).unwrap_or_default();
-                let mark = Cell::new(&format!("-- a new container{attempt} --"), Paint::Faint);
-                let [at, none, took, code] = [Cell::from("--"), "--".into(), "".into(), "".into()];
-                table.row(vec![at, none, took, code, mark]);
-                continue;
-            }
-            Entry::Act(act) => {
-                let acted = Cell::new("acted", Paint::Doubtful);
-                let none = || Cell::from("");
-                table.row(vec![page.moment(act.at), acted, none(), none(), act.text.trim().into()]);
-                continue;
-            }
-        };
-        let code = attempt.exit_code.map(|code| code.to_string());
-        let code = code.or_else(|| attempt.status.map(|status| status.to_string()));
-        table.row(vec![
-            page.moment(attempt.at),
-            Cell::new(attempt.result.as_str(), strip::paint(attempt.result)),
-            measured(attempt.duration_seconds.0).into(),
-            code.unwrap_or_default().into(),
-            one_line(attempt.output.trim()).into(),
-        ]);
-    }
-    table
 }
 
 fn changes(changes: &[ChangeView], page: Page) -> Table {
@@ -506,6 +452,12 @@ mod tests {
             );
             insta::assert_snapshot!(format!("describe_pod_{width}"), page.pod(&sample::pod_detail()));
         }
+        for width in [40, 80, 140] {
+            let text = page(width, false).probe(&sample::session_detail(), None);
+            insta::assert_snapshot!(format!("describe_session_{width}"), text);
+        }
+        let whole = page(usize::MAX, true).probe(&sample::session_detail(), None);
+        insta::assert_snapshot!("describe_session_wide", whole);
         insta::assert_snapshot!("describe_invalid", page(100, false).probe(&sample::invalid_detail(), None));
         insta::assert_snapshot!(
             "describe_observed",
@@ -543,7 +495,8 @@ mod tests {
         let pod = sample::pod();
         for width in 20..130 {
             let page = page(width, false);
-            let all = [sample::detail(), long(), sample::invalid_detail(), sample::acting_detail()]
+            let (plain, session) = (sample::detail(), sample::session_detail());
+            let all = [plain, session, long(), sample::invalid_detail(), sample::acting_detail()]
                 .map(|detail| page.probe(&detail, Some(&pod.containers[1])));
             let pods = page.container(&pod, &pod.containers[1], &[]) + &page.pod(&sample::pod_detail());
             let all = all.concat() + &pods + &page.probe(&looping(), None);

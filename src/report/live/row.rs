@@ -12,10 +12,11 @@ use super::{LiveFacts, LiveProbe};
 use crate::{
     report::view::{
         ContainerView, DefinitionView, HandlerView, PodView, PortView, ProbePhase, ProbeView, RowProbeView,
-        RowView, SplitView, StripPhases, StripView,
+        RowView, SplitView, StripPhases, StripView, mode,
     },
     results::{
         AttemptRecord,
+        exec_route::ExecRoute,
         history::History,
         layers::plain,
         phases::{Phases, PhasesSlot, Split, is_slow},
@@ -224,6 +225,7 @@ fn of_probe(probe: &ProbeView, pod: Option<&PodView>) -> RowView {
             period_seconds: probe.period_seconds,
             definition: None,
             client: None,
+            route: probe.last.as_ref().map(|last| last.route.clone()).unwrap_or_default(),
             attempts: Vec::new(),
             slow: None,
             slow_at: None,
@@ -261,6 +263,7 @@ fn strip(attempt: &AttemptRecord) -> StripView {
             Split::Known(phases) => Some(StripPhases::Known(micros(phases))),
             Split::Unknown(why, _) => is_slow(attempt.duration).then(|| StripPhases::Unknown(why.as_str())),
         }),
+        way: attempt.route.filter(|route| *route != ExecRoute::Sync).map(mode),
     }
 }
 

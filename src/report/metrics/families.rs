@@ -67,6 +67,9 @@ families! {
         "How long attempts of all probes took, by type, handler and result: success, warning, failure or error";
     PROBE_LAG = ALL_BOUNDS, "criprobe_probe_lag_seconds", ["type"],
         "How long after they were due attempts began";
+    EXEC_ATTEMPTS = Kind::Counter, "criprobe_exec_attempts_total", ["route", "reason"],
+        "Attempts of exec probes, by the way their commands went: session or sync, and why that was not a session; empty if it \
+         was as asked for";
     OBSERVED_PROBES = Kind::Gauge, "criprobe_observed_probes", [],
         "Exec probes that clients such as the kubelet run themselves";
     OBSERVED_SILENT = Kind::Gauge, "criprobe_observed_probe_silent",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Seconds, Time, Verdict};
+use super::{ExecRouteView, Seconds, Time, Verdict};
 use crate::{ids::ProbeKind, results::AttemptResult};
 
 /// A line of the file `attempts.file`.
@@ -39,6 +39,9 @@ pub struct AttemptLineView {
     /// Of an HTTP response; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
+    /// Which way its command went.
+    #[serde(flatten)]
+    pub route: ExecRouteView,
     /// The verdict after it.
     pub state: Verdict,
     /// What it said, as much as the history keeps.

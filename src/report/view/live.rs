@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeSeq as _};
 
-use super::{AttemptResult, ClientView, DefinitionView, ProbePhase, RuntimeView, Seconds, Time, Verdict};
+use super::{
+    AttemptResult, ClientView, DefinitionView, ExecMode, ExecRouteView, ProbePhase, RuntimeView, Seconds,
+    Time, Verdict,
+};
 
 /// The first event: who sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -101,6 +104,9 @@ pub struct RowProbeView {
     pub client: Option<ClientView>,
     /// What the newest attempt said; empty before the first.
     pub output: String,
+    /// Which way the command of the newest attempt went.
+    #[serde(flatten)]
+    pub route: ExecRouteView,
     /// The newest attempts, oldest first.
     pub attempts: Vec<StripView>,
     /// Why the newest slow attempt was slow, in words; absent if none was, or that is not known.
@@ -112,8 +118,8 @@ pub struct RowProbeView {
 }
 
 /// An attempt as a list: when it began, in milliseconds since 1970; how it ended, by the first letter of its result; how
-/// many milliseconds it took; the exit code or HTTP status; and a list of its phases, in milliseconds, or why a slow one has
-/// none, in words. What is not known is null, and left out at the end.
+/// many milliseconds it took; the exit code or HTTP status; a list of its phases, in milliseconds, or why a slow one has
+/// none, in words; and, where a session was asked for, which way it went. What is not known is null, and left out at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StripView {
     /// When it began, in milliseconds since 1970.
@@ -126,6 +132,8 @@ pub struct StripView {
     pub code: Option<i32>,
     /// Where its time went.
     pub phases: Option<StripPhases>,
+    /// Which way its command went, if a session was asked for.
+    pub way: Option<ExecMode>,
 }
 
 /// Where the time of an attempt went, if it ran a command.
@@ -144,7 +152,7 @@ impl Serialize for StripView {
         list.serialize_element(&self.at)?;
         list.serialize_element(&self.result.as_str()[..1])?;
         list.serialize_element(&millis(self.micros))?;
-        if self.code.is_some() || self.phases.is_some() {
+        if self.code.is_some() || self.phases.is_some() || self.way.is_some() {
             list.serialize_element(&self.code)?;
         }
         match self.phases {
@@ -152,7 +160,11 @@ impl Serialize for StripView {
                 list.serialize_element(&phases.map(|phase| phase.map(millis)))?;
             }
             Some(StripPhases::Unknown(why)) => list.serialize_element(why)?,
+            None if self.way.is_some() => list.serialize_element(&())?,
             None => {}
+        }
+        if let Some(way) = self.way {
+            list.serialize_element(way.as_str())?;
         }
         list.end()
     }
@@ -166,8 +178,16 @@ mod tests {
 
     #[test]
     fn an_attempt_is_a_short_list_and_a_row_is_flat() {
-        let attempt =
-            |result, code, phases| StripView { at: 1_700_000_000_123, result, micros: 31_004, code, phases };
+        let attempt = |result, code, phases| StripView {
+            at: 1_700_000_000_123,
+            result,
+            micros: 31_004,
+            code,
+            phases,
+            way: None,
+        };
+        let by_session =
+            StripView { way: Some(ExecMode::Session), ..attempt(AttemptResult::Success, Some(0), None) };
         let phases = Some(StripPhases::Known([Some(1_000), Some(30_004), None, None]));
         let row = RowView {
             key: "u1/app/liveness".to_owned(),
@@ -189,7 +209,9 @@ mod tests {
                     attempt(AttemptResult::Success, None, None),
                     attempt(AttemptResult::Failure, Some(-1), None),
                     attempt(AttemptResult::Warning, None, phases),
+                    by_session,
                 ],
+                route: ExecRouteView { exec: Some(ExecMode::Session), exec_reason: None },
                 period_seconds: None,
                 definition: None,
                 client: None,
@@ -202,7 +224,7 @@ mod tests {
         };
         assert_eq!(
             serde_json::to_string(&row).unwrap(),
-            r#"{"key":"u1/app/liveness","namespace":"default","pod":"web-0","podReady":true,"container":"app","image":"web:1","containerState":"running","type":"liveness","handler":"exec","source":"annotation","state":"success","phase":"probing","since":"2023-11-14T22:13:20.000Z","output":"<script>\n","attempts":[[1700000000123,"s",31.004],[1700000000123,"f",31.004,-1],[1700000000123,"w",31.004,null,[1.0,30.004,null,null]]],"isFailing":false,"isInvalid":false,"reason":""}"#
+            r#"{"key":"u1/app/liveness","namespace":"default","pod":"web-0","podReady":true,"container":"app","image":"web:1","containerState":"running","type":"liveness","handler":"exec","source":"annotation","state":"success","phase":"probing","since":"2023-11-14T22:13:20.000Z","output":"<script>\n","exec":"session","attempts":[[1700000000123,"s",31.004],[1700000000123,"f",31.004,-1],[1700000000123,"w",31.004,null,[1.0,30.004,null,null]],[1700000000123,"s",31.004,0,null,"session"]],"isFailing":false,"isInvalid":false,"reason":""}"#
         );
         let pod = RowView {
             key: "u2".to_owned(),

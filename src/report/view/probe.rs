@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc, time::SystemTime};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
-use super::{ActView, PauseView, PhasesView, Seconds, Time, text_size};
+use super::{ActView, ExecRouteView, PauseView, PhasesView, Seconds, Time, text_size};
 use crate::{
     clock,
     prober::status::ProbePhase,
@@ -155,6 +155,9 @@ pub struct AttemptView {
     /// Of an HTTP response; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
+    /// Which way its command went.
+    #[serde(flatten)]
+    pub route: ExecRouteView,
     /// How long after it was due it began: the wait for a place among the workers. Of the newest attempt only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_seconds: Option<Seconds>,

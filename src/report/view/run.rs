@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptResult, Seconds};
+use super::{AttemptResult, ExecRouteView, Seconds};
 
 /// One attempt that was made at once and is recorded nowhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ pub struct RunView {
     /// Of an HTTP answer that was judged; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
+    /// Which way the command of its last try went.
+    #[serde(flatten)]
+    pub route: ExecRouteView,
     /// What it said: up to 10 KiB; of an error, why.
     pub output: String,
     /// 1 to 3: an error is tried again.

@@ -7,14 +7,17 @@ mod probe;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
-use crate::ids::ProbeKind;
+use crate::{
+    ids::ProbeKind,
+    results::exec_route::{ExecRoute, WhySync},
+};
 
 pub(crate) use self::{
     daemon::{configuration, status},
     pod::{pod, pod_detail},
     probe::{
         act, acting_detail, acts, detail, failing_probe, handlers, invalid_detail, invalid_probe,
-        named_probe, observed_detail, probe, run, untried_probe,
+        named_probe, observed_detail, probe, run, session_detail, untried_probe,
     },
 };
 
@@ -119,6 +122,7 @@ pub(crate) fn attempt_line() -> AttemptLineView {
         lag_seconds: Some(Seconds(Duration::from_millis(2))),
         exit_code: Some(1),
         status: None,
+        route: Some(ExecRoute::Fallback(WhySync::NoShell)).into(),
         state: Verdict::Success,
         output: "no such file\n".into(),
     }
@@ -165,6 +169,7 @@ pub(crate) fn top() -> TopView {
         container: None,
         command: None,
         is_probe: true,
+        exec: ExecMode::Sync,
         calls: 120,
         failures: 3,
         total_seconds: seconds(6_100),
@@ -212,4 +217,24 @@ pub(crate) fn top() -> TopView {
         others: OthersView::default(),
         runtime_cpu: Some(RuntimeCpuView { cores: 0.31, seconds_per_exec: Some(seconds(616)) }),
     }
+}
+
+/// The same node after its probes went by sessions for a while.
+pub(crate) fn top_with_sessions() -> TopView {
+    let seconds = |millis| Seconds(Duration::from_millis(millis));
+    let by_session = |cost: &CostView| CostView {
+        exec: ExecMode::Session,
+        calls: 2_400,
+        failures: 0,
+        total_seconds: seconds(2_880),
+        p50_seconds: seconds(1),
+        p99_seconds: seconds(3),
+        phases: None,
+        ..cost.clone()
+    };
+    let mut top = top();
+    for costs in [&mut top.pods, &mut top.commands] {
+        costs.insert(1, by_session(&costs[0]));
+    }
+    top
 }

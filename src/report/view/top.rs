@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ExecView, PeerView, Phase, Seconds, Time};
+use super::{ExecMode, ExecView, PeerView, Phase, Seconds, Time};
 
-/// Calls in flight, and what ExecSync cost.
+/// Calls in flight, and what commands in containers cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TopView {
@@ -14,8 +14,8 @@ pub struct TopView {
     pub window_seconds: Seconds,
     /// What runs now.
     pub in_flight: InFlightView,
-    /// By pod, the longest total first; at most 100, of which half are shared among namespaces. A pod has a row for probes and
-    /// one for everything else.
+    /// By pod, the longest total first; at most 100, of which half are shared among namespaces. A pod has a row for probes,
+    /// one for everything else, and one for probes whose commands went by sessions.
     pub pods: Vec<CostView>,
     /// By command, the longest total first; at most 100, of which half are shared among namespaces and pods.
     pub commands: Vec<CostView>,
@@ -49,7 +49,7 @@ pub struct CallInFlightView {
     pub began: Time,
     /// For how long it has been in flight.
     pub age_seconds: Seconds,
-    /// `ExecSync`.
+    /// `ExecSync`; of criprobe's own attempts also where a session is tried first.
     pub method: String,
     /// Who called; criprobe itself for its own probes.
     pub caller: PeerView,
@@ -66,7 +66,7 @@ pub struct CallInFlightView {
     pub is_probe: bool,
 }
 
-/// What the ExecSync calls of a pod, or of a command, cost.
+/// What the ExecSync calls of a pod, or of a command, cost; or the same commands by sessions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CostView {
@@ -82,6 +82,9 @@ pub struct CostView {
     pub command: Option<Vec<String>>,
     /// Whether these are calls of probes: ours, or a client's that was recognised.
     pub is_probe: bool,
+    /// By what they went: `sync`, or `session` of criprobe's own probes.
+    #[serde(default)]
+    pub exec: ExecMode,
     /// How many calls ended.
     pub calls: u64,
     /// Of these, the ones with an exit code other than 0, an error, or no answer.
@@ -113,7 +116,7 @@ pub struct CostPhasesView {
     pub drain_seconds: Seconds,
 }
 
-/// What has no row of its own: at most one sum of probes and one of everything else each.
+/// What has no row of its own: at most one sum of probes, one of everything else, and one of sessions each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OthersView {

@@ -3,7 +3,13 @@
 use serde::Deserialize;
 
 use super::*;
-use crate::results::durations::DurationHistogram;
+use crate::{
+    prober::attempt::AttemptOutcome,
+    results::{
+        durations::DurationHistogram,
+        exec_route::{ExecRoute, WhySync},
+    },
+};
 
 /// One row of `tests/data/prober/metrics.json`.
 #[derive(Deserialize)]
@@ -67,4 +73,24 @@ fn attempts_are_counted_as_the_kubelet_counts_them() {
         }
         assert_eq!(totals.lags[&Readiness].count(), row.attempts.len() as u64);
     }
+}
+
+#[test]
+fn commands_are_counted_by_their_way_also_when_their_container_is_gone() {
+    let mut rig = Rig::new(8);
+    rig.accept(input(container("web", "c1", 0), &[spec(Readiness)]));
+    let first = ExecRoute::Fallback(WhySync::FirstAttempt);
+    let routes = [Some(first), Some(ExecRoute::Session), None, Some(ExecRoute::Session)];
+    for route in routes {
+        assert_eq!(rig.started().len(), 1);
+        let key = ProbeKey { pod: "web".into(), container: "app".into(), kind: Readiness };
+        let outcome = AttemptOutcome { route, ..outcome(AttemptResult::Success) };
+        rig.roster.finish(&key, Some(outcome), rig.now);
+        rig.pass(10 * SECOND);
+    }
+    let made: Vec<_> = rig.roster.take_attempts().iter().map(|made| made.record.route).collect();
+    assert_eq!(made, routes, "each is passed on with its way");
+    rig.accept(Input::ContainerGone("c1".into()));
+    let counted = rig.roster.counts(rig.now).attempts.routes;
+    assert_eq!(Vec::from_iter(counted), [(ExecRoute::Session, 2), (first, 1)]);
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{super::*, *};
+use crate::results::exec_route::{ExecRoute, WhySync};
 
 /// A liveness probe of `default/web/app` that succeeds.
 pub(crate) fn probe() -> ProbeView {
@@ -34,6 +35,7 @@ pub(crate) fn probe() -> ProbeView {
             duration_seconds: Seconds(Duration::from_millis(31)),
             exit_code: Some(0),
             status: None,
+            route: Some(ExecRoute::Sync).into(),
             lag_seconds: None,
             container_attempt: None,
             first_of_container: false,
@@ -187,6 +189,7 @@ pub(crate) fn failing_probe() -> ProbeView {
             duration_seconds: Seconds(Duration::from_millis(1_031)),
             exit_code: Some(1),
             status: None,
+            route: Some(ExecRoute::Sync).into(),
             lag_seconds: Some(Seconds(Duration::from_micros(400))),
             container_attempt: None,
             first_of_container: false,
@@ -226,11 +229,13 @@ pub(crate) fn untried_probe() -> ProbeView {
 
 /// A client's own probe.
 fn observed_probe() -> ProbeView {
+    let ours = named_probe("default", "web", "app", "observed-1");
     ProbeView {
         source: "observed".to_owned(),
         likely_type: Some("readiness".to_owned()),
         period_seconds: Some(Seconds(Duration::from_millis(9_990))),
-        ..named_probe("default", "web", "app", "observed-1")
+        last: ours.last.clone().map(|last| AttemptView { route: None.into(), ..last }),
+        ..ours
     }
 }
 
@@ -279,6 +284,7 @@ pub(crate) fn run() -> RunView {
         duration_seconds: Seconds(Duration::from_millis(31)),
         exit_code: Some(0),
         status: None,
+        route: Some(ExecRoute::Sync).into(),
         output: "fine\n".to_owned(),
         tries: 1,
         handler: "exec".to_owned(),
@@ -350,6 +356,25 @@ pub(crate) fn detail() -> ProbeDetailView {
         ],
         events: vec![event()],
     }
+}
+
+/// All of the same one, whose command goes by a session where it can.
+pub(crate) fn session_detail() -> ProbeDetailView {
+    let mut detail = detail();
+    let fallback = |why| ExecRoute::Fallback(why);
+    let routes = [
+        fallback(WhySync::FirstAttempt),
+        ExecRoute::Session,
+        fallback(WhySync::Ended),
+        fallback(WhySync::Opening),
+        fallback(WhySync::Opening),
+        ExecRoute::Session,
+    ];
+    for (attempt, route) in detail.history.iter_mut().zip(routes) {
+        attempt.route = Some(route).into();
+    }
+    detail.probe.last = detail.probe.last.map(|last| AttemptView { route: Some(routes[5]).into(), ..last });
+    detail
 }
 
 /// All of a probe whose definition is wrong.
