@@ -3,7 +3,7 @@
 //!
 //! **It isolates nothing.** A container's commands run as the user who started criprobe, on the machine's own file
 //! system, network and process list. Any process that can open its socket can run commands as that user, so the socket
-//! is 0600. It reports this itself: its version ends with `-demo`, and `Status(verbose)` says so.
+//! is 0600, and the streaming server, on a loopback port, takes only tokens that were given out there. It reports this itself: its version ends with `-demo`, and `Status(verbose)` says so.
 //!
 //! It removes everything that it creates: `shutdown` ends all processes and waits for them, and dropping it kills them.
 //! If the whole process dies, by whatever signal, a shell beside it (`guard`) kills the processes and removes their
@@ -11,6 +11,7 @@
 //!
 //! ```text
 //! server (socket, faults) -> service, containerd, images, content -> sandboxes, containers, exec, usage -> node (state, tasks) -> process
+//! streaming (loopback port, tokens) -> streamed (one WebSocket) -> exec
 //! ```
 
 use std::{
@@ -47,6 +48,9 @@ mod sandboxes;
 mod server;
 mod service;
 mod state;
+mod streamed;
+mod streaming;
+mod tokens;
 mod usage;
 mod verbose;
 mod view;

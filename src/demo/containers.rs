@@ -118,7 +118,8 @@ impl Node {
             argv = DEFAULT_COMMAND.map(str::to_owned).to_vec();
         }
         let env = place::environment(&folder, config, &self.search_path);
-        let process = Process::start(Launch { argv: &argv, env: &env, folder: &folder }, &self.guard)?;
+        let launch = Launch { argv: &argv, env: &env, folder: &folder, has_input: false };
+        let process = Process::start(launch, &self.guard)?;
         let (group, ended) = (process.group(), CancellationToken::new());
         let paused = watch::Sender::new(false);
         Ok((process, Run { started_at: wall_nanos(), group, ended, paused, log }))

@@ -1,4 +1,4 @@
-//! ExecSync: a command in, its outputs and exit code out. The command runs in its container's folder with the
+//! Commands in containers, and ExecSync: a command in, its outputs and exit code out. The command runs in its container's folder with the
 //! container's environment, in its own process group. When the call ends, by its result, its timeout or a client that
 //! disconnects, the whole group ends.
 
@@ -15,7 +15,7 @@ use super::{
     ids,
     node::Node,
     place,
-    process::{ExitCode, Launch, Process},
+    process::{ExitCode, Group, Launch, Process},
     state::Run,
 };
 use crate::{clock, ids::ContainerId, proto::cri};
@@ -36,7 +36,7 @@ impl Node {
         &self,
         request: &cri::ExecSyncRequest,
     ) -> Result<cri::ExecSyncResponse, Status> {
-        let (process, run, mut command) = self.start_exec(request)?;
+        let (process, run, mut command) = self.start_exec(&request.container_id, &request.cmd, false)?;
         let running = async move {
             let result = finish(process, run).await;
             command.exit_code = result.as_ref().map_or(KILLED, |result| result.exit_code);
@@ -55,12 +55,20 @@ impl Node {
         })
     }
 
-    fn start_exec(&self, request: &cri::ExecSyncRequest) -> Result<(Process, Run, Command<'_>), Status> {
-        if request.cmd.is_empty() {
+    /// Starts a command in the container that `text` names.
+    ///
+    /// # Errors
+    /// Those of `exec_sync`, but for its timeout.
+    pub(super) fn start_exec(
+        &self,
+        text: &str,
+        argv: &[String],
+        has_input: bool,
+    ) -> Result<(Process, Run, Command<'_>), Status> {
+        if argv.is_empty() {
             return Err(Status::invalid_argument("failed to exec in container: no command specified"));
         }
         let mut state = self.state();
-        let text = &request.container_id;
         let container = state.container(text).map_err(|_| {
             let message =
                 format!("failed to exec in container: failed to find container {text:?} in store: not found");
@@ -80,7 +88,7 @@ impl Node {
         state.admit()?;
         let folder = place::work_folder(&container.folder, &container.config);
         let env = place::environment(&folder, &container.config, &self.search_path);
-        let launch = Launch { argv: &request.cmd, env: &env, folder: &folder };
+        let launch = Launch { argv, env: &env, folder: &folder, has_input };
         let (run, container, id) = (run.clone(), container.id.clone(), ids::fresh());
         let mut report = |step| {
             state.subscribers.containerd.send(&envelope::of_exec(&container, &id, step, clock::wall()));
@@ -98,11 +106,12 @@ impl Node {
 const KILLED: i32 = 137;
 
 /// A command that runs. Dropped, it has exited.
-struct Command<'a> {
+pub(super) struct Command<'a> {
     node: &'a Node,
     container: ContainerId,
     id: String,
-    exit_code: i32,
+    /// How it has ended.
+    pub(super) exit_code: i32,
 }
 
 impl Drop for Command<'_> {
@@ -121,26 +130,36 @@ async fn finish(mut process: Process, run: Run) -> Result<cri::ExecSyncResponse,
             tokio::join!(keep(out, &mut stdout), keep(err, &mut stderr));
         }
     };
-    let ending = process.end_while(reading);
-    // Its container's end is its own end, as with a shared pid namespace.
+    let code = end_in(&run, &group, process.end_while(reading)).await;
+    let ExitCode(exit_code) =
+        code.map_err(|error| Status::unknown(format!("failed to exec in container: {error}")))?;
+    Ok(cri::ExecSyncResponse { stdout, stderr, exit_code })
+}
+
+/// Waits for the end of a command of a container that runs: its container's end is its own end, as with a shared pid
+/// namespace.
+pub(super) async fn end_in<T>(run: &Run, group: &Group, ending: impl Future<Output = T>) -> T {
     let with_container = async {
         run.ended.cancelled().await;
         group.kill();
         future::pending::<Infallible>().await
     };
-    let code = tokio::select! {
-        code = ending => code,
+    let end = tokio::select! {
+        end = ending => end,
         never = with_container => match never {},
     };
     // It is frozen with its container, and ends after that.
+    not_paused(run).await;
+    end
+}
+
+/// Waits until a container is not paused. Its end is the end of its pause.
+pub(super) async fn not_paused(run: &Run) {
     let mut paused = run.paused.subscribe();
     tokio::select! {
         _ = paused.wait_for(|is_paused| !is_paused) => {}
         () = run.ended.cancelled() => {}
     }
-    let ExitCode(exit_code) =
-        code.map_err(|error| Status::unknown(format!("failed to exec in container: {error}")))?;
-    Ok(cri::ExecSyncResponse { stdout, stderr, exit_code })
 }
 
 async fn keep(mut pipe: impl AsyncRead + Unpin, kept: &mut Vec<u8>) {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use http_body_util::{BodyExt, Collected, Full};
-use hyper::Request;
+use hyper::{Request, StatusCode};
 use tokio::time::sleep;
 use tonic::{Code, Status, body::Body};
 
@@ -22,7 +22,8 @@ const CALLS_KEPT: usize = 4096;
 /// One fault, for the calls of some methods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InjectedFault {
-    /// The method's bare name (`ExecSync`), or a glob in which `*` matches any text.
+    /// The method's bare name (`ExecSync`), or a glob in which `*` matches any text. The streaming server's clients count
+    /// as calls of a method `Stream`: `Delay`, `Code` (`PermissionDenied` is 403), `Hang` and `DropConnection` strike them.
     pub method: String,
     /// How many calls it strikes; `None` is every one until it is cleared.
     pub times: Option<u32>,
@@ -69,6 +70,8 @@ pub enum FaultKind {
     /// Its answer is made at least this many bytes long. ListContainers pads an image annotation of the first listed
     /// container (an empty list stays empty), ExecSync its standard output; other methods answer as ever.
     HugeAnswer(usize),
+    /// Exec answers this URL, in which `{port}` and `{token}` are those of its own. Other methods answer as ever.
+    OtherUrl(String),
 }
 
 /// A call that reached the server, as the log has it.
@@ -187,6 +190,9 @@ pub(super) async fn before(
         Some(FaultKind::HugeAnswer(bytes)) => {
             request.extensions_mut().insert(Forgery { at_least: *bytes, ..Forgery::default() });
         }
+        Some(FaultKind::OtherUrl(url)) => {
+            request.extensions_mut().insert(Forgery { url: Some(url.clone()), ..Forgery::default() });
+        }
     }
     Ok(request)
 }
@@ -207,19 +213,36 @@ pub(super) async fn after(fault: Option<&FaultKind>) {
     }
 }
 
+/// Applies a fault before the handshake of a client of the streaming server.
+///
+/// # Errors
+/// The status to answer with instead; without one, the connection ends at once.
+pub(super) async fn before_stream(fault: Option<&FaultKind>) -> Result<(), Option<StatusCode>> {
+    match fault {
+        Some(FaultKind::Delay(delay)) => sleep(*delay).await,
+        Some(FaultKind::Code(Code::PermissionDenied, _)) => return Err(Some(StatusCode::FORBIDDEN)),
+        Some(FaultKind::Code(..)) => return Err(Some(StatusCode::SERVICE_UNAVAILABLE)),
+        Some(FaultKind::Hang) => future::pending().await,
+        Some(FaultKind::DropConnection) => return Err(None),
+        _ => {}
+    }
+    Ok(())
+}
+
 /// How to alter an answer; not at all by default. Travels in the extensions of the request.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Forgery {
     at_least: usize,
     later_by: Duration,
     has_other_id: bool,
     is_out_of_memory: bool,
+    url: Option<String>,
 }
 
 impl Forgery {
     /// How to alter the answer to this request.
     pub(super) fn of<T>(request: &tonic::Request<T>) -> Self {
-        request.extensions().get().copied().unwrap_or_default()
+        request.extensions().get().cloned().unwrap_or_default()
     }
 
     pub(super) fn list(self, mut list: cri::ListContainersResponse) -> cri::ListContainersResponse {
@@ -252,6 +275,15 @@ impl Forgery {
             result.stdout.resize(self.at_least, b'x');
         }
         result
+    }
+
+    pub(super) fn url(self, mut answer: cri::ExecResponse) -> cri::ExecResponse {
+        if let Some(other) = self.url {
+            let (head, token) = answer.url.rsplit_once('/').unwrap_or_default();
+            let port = head.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap_or_default();
+            answer.url = other.replace("{port}", port).replace("{token}", token);
+        }
+        answer
     }
 }
 

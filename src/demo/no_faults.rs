@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, time::Instant};
 
-use hyper::Request;
+use hyper::{Request, StatusCode};
 use tonic::{Status, body::Body};
 
 use crate::proto::cri;
@@ -22,6 +22,10 @@ pub(super) async fn before(_: Option<&Infallible>, request: Request<Body>) -> Re
 
 pub(super) async fn after(_: Option<&Infallible>) {}
 
+pub(super) async fn before_stream(_: Option<&Infallible>) -> Result<(), Option<StatusCode>> {
+    Ok(())
+}
+
 pub(super) struct Forgery;
 
 impl Forgery {
@@ -39,5 +43,9 @@ impl Forgery {
 
     pub(super) fn output(self, result: cri::ExecSyncResponse) -> cri::ExecSyncResponse {
         result
+    }
+
+    pub(super) fn url(self, answer: cri::ExecResponse) -> cri::ExecResponse {
+        answer
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Node {
     pub(super) poses_as_containerd: bool,
     /// Kills what is left should we die.
     pub(super) guard: Arc<Guard>,
-    /// One task for each running container.
+    /// One task for each running container, and for each client of the streaming server.
     pub(super) tasks: TaskTracker,
 }
 

@@ -18,7 +18,7 @@ use std::os::unix::process::ExitStatusExt as _;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use tokio::{
-    process::{Child, ChildStderr, ChildStdout, Command},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
     signal::unix::{Signal as SignalStream, SignalKind, signal},
     time::timeout,
 };
@@ -27,7 +27,7 @@ use super::guard::Guard;
 
 /// 200 ms from the end of a group to the end of its outputs; only a process that left the group can hold them longer,
 /// and what it writes then is lost.
-const OUTPUT_GRACE: Duration = Duration::from_millis(200);
+pub(super) const OUTPUT_GRACE: Duration = Duration::from_millis(200);
 
 /// What to run.
 #[derive(Clone, Copy)]
@@ -38,6 +38,8 @@ pub(super) struct Launch<'a> {
     pub(super) env: &'a [(OsString, OsString)],
     /// Where it runs; has to exist.
     pub(super) folder: &'a Path,
+    /// Whether its input is a pipe; otherwise it is empty.
+    pub(super) has_input: bool,
 }
 
 /// A running leader with its group. Dropping it kills the group.
@@ -48,7 +50,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts it, with empty input and with its outputs piped.
+    /// Starts it, with its outputs piped.
     ///
     /// # Errors
     /// What starting it brought, in the words of runc: `exec: "x": executable file not found in $PATH`.
@@ -62,7 +64,7 @@ impl Process {
             .env_clear()
             .envs(launch.env.iter().map(|(key, value)| (key, value)))
             .current_dir(launch.folder)
-            .stdin(Stdio::null())
+            .stdin(if launch.has_input { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
@@ -75,6 +77,11 @@ impl Process {
     /// Its group, for signals.
     pub(super) fn group(&self) -> Group {
         self.group.clone()
+    }
+
+    /// The pipe that it reads from, if it has one; `None` the second time. Dropped, its input has ended.
+    pub(super) fn take_input(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
     }
 
     /// The pipes that it writes to; `None` the second time.

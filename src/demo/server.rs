@@ -1,5 +1,5 @@
 //! Listens on a Unix socket and serves both CRI services and those of containerd there, with the requested faults in
-//! front. Requests in, answers out; knows methods only by name, not what they do.
+//! front, and starts the streaming server beside it. Requests in, answers out; knows methods only by name, not what they do.
 
 use std::{
     convert::Infallible,
@@ -28,6 +28,7 @@ use super::{
     images::Images,
     methods::Services,
     service::Runtime,
+    streaming,
 };
 use crate::clock;
 
@@ -60,6 +61,9 @@ impl Serving {
     ) -> io::Result<Self> {
         let listener = bind(socket)?;
         let end = CancellationToken::new();
+        if let Err(error) = streaming::listen(&runtime.0, faults.clone(), end.clone()) {
+            tracing::warn!(%error, "embedded runtime has no streaming server: Exec will be refused");
+        }
         let gate = Gate { services: Services { runtime, images }, faults, open_at };
         let served = Server::builder()
             .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))

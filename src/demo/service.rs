@@ -196,8 +196,9 @@ impl RuntimeService for Runtime {
         answer(forgery.output(self.0.exec_sync(&request.into_inner()).await?))
     }
 
-    async fn exec(&self, _: Request<cri::ExecRequest>) -> Answer<cri::ExecResponse> {
-        Err(no_streams())
+    async fn exec(&self, request: Request<cri::ExecRequest>) -> Answer<cri::ExecResponse> {
+        let forgery = Forgery::of(&request);
+        answer(forgery.url(self.0.exec(request.into_inner())?))
     }
 
     async fn attach(&self, _: Request<cri::AttachRequest>) -> Answer<cri::AttachResponse> {
@@ -243,5 +244,5 @@ fn one_by_one<T>(messages: impl Iterator<Item = T>) -> Answer<OneByOne<T>> {
 }
 
 fn no_streams() -> Status {
-    Status::unimplemented("the embedded runtime has no streaming server: use ExecSync")
+    Status::unimplemented("the embedded runtime has streams for Exec only")
 }

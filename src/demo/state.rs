@@ -2,13 +2,13 @@
 //! only: never does IO, never reads a clock. Code that changes the state holds its lock and starts or ends the
 //! processes.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{events::Subscribers, ids, log::Log, process::Group};
+use super::{events::Subscribers, ids, log::Log, process::Group, tokens::Tokens};
 use crate::{
     ids::{ContainerId, SandboxId},
     proto::cri,
@@ -29,6 +29,10 @@ pub(super) struct State {
     pub(super) containers: BTreeMap<ContainerId, Container>,
     /// The subscribers to changes.
     pub(super) subscribers: Subscribers,
+    /// Where the streaming server listens, if it does.
+    pub(super) streaming: Option<SocketAddr>,
+    /// The commands that wait for their clients there.
+    pub(super) tokens: Tokens,
     /// Whether the end has come: nothing starts any more.
     pub(super) is_closing: bool,
 }

@@ -19,6 +19,8 @@ mod commands;
 mod life;
 /// Faults, restarts, and what is left at the end.
 mod mishaps;
+/// Exec and the streaming server.
+mod streams;
 
 /// A runtime in a folder of its own, and a client of it.
 struct Rig {

@@ -106,7 +106,7 @@ fn trial(raw: &Raw, mut errors: Vec<FieldError>) -> Result<Trial, Vec<FieldError
         }
     };
     let timeout = validate_timeout(&raw.attempt, "", &mut errors);
-    let exec_mode = validate_exec_mode(&raw.attempt.exec_mode, None, &mut errors);
+    let exec_mode = validate_exec_mode(&raw.attempt.exec_mode, &mut errors);
     match kind {
         Some(kind) if errors.is_empty() => Ok(Trial::Probe { kind, timeout, exec_mode }),
         Some(_) | None => Err(errors),

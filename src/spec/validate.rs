@@ -112,14 +112,10 @@ pub(crate) fn validate_healthcheck(
     (errors.len() == before).then_some(HealthcheckRule { act, exec_mode })
 }
 
-/// Checks the mode alone, of a probe with this handler. Every rule that it breaks is added to `errors`.
-pub(crate) fn validate_exec_mode(
-    field: &Field<String>,
-    handler: Option<&str>,
-    errors: &mut Vec<FieldError>,
-) -> Option<ExecMode> {
+/// Checks the mode alone, of a probe whose handler is not known yet. Every rule that it breaks is added to `errors`.
+pub(crate) fn validate_exec_mode(field: &Field<String>, errors: &mut Vec<FieldError>) -> Option<ExecMode> {
     let mut check = Check { path: "", place: None, errors: std::mem::take(errors) };
-    let mode = check.exec_mode(handler, field);
+    let mode = check.exec_mode(None, field);
     *errors = check.errors;
     mode
 }
@@ -311,7 +307,7 @@ impl Check<'_> {
         Some(FailureCommand { command: command?, timeout })
     }
 
-    /// `None` where none is written, or it is wrong, which has been reported. Only a command goes any way.
+    /// `None` where none is written, or it is wrong, which has been reported.
     fn exec_mode(&mut self, handler: Option<&str>, field: &Field<String>) -> Option<ExecMode> {
         let text = field.value()?;
         let path = self.at("execMode");

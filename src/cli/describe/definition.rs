@@ -6,6 +6,22 @@ use crate::report::view::{
     Seconds,
 };
 
+/// A definition in full, a name and a value each.
+pub(super) fn lines(
+    definition: &DefinitionView,
+    probe: &ProbeView,
+) -> impl Iterator<Item = (&'static str, String)> {
+    let lines = [
+        ("handler", Some(handler(&definition.handler))),
+        ("exec mode", definition.exec_mode.clone()),
+        ("timing", Some(timing(definition))),
+        ("starting", start(definition)),
+        ("verdict", Some(thresholds(definition))),
+        ("on failure", Some(on_failure(definition, probe))),
+    ];
+    lines.into_iter().filter_map(|(name, value)| Some((name, value?)))
+}
+
 /// What an attempt does: `exec cat /tmp/healthy`, `httpGet port 8080, path /healthz`.
 pub(in super::super) fn handler(handler: &HandlerView) -> String {
     let host = |host: &Option<String>| host.as_ref().map(|host| format!(", host {host}")).unwrap_or_default();
@@ -52,7 +68,7 @@ pub(in super::super) fn timing(definition: &DefinitionView) -> String {
 }
 
 /// The start period, if there is one: failures in it do not count before the first success.
-pub(super) fn start(definition: &DefinitionView) -> Option<String> {
+fn start(definition: &DefinitionView) -> Option<String> {
     let length = configured(definition.start_period_seconds?.0);
     let every =
         definition.start_interval_seconds.map(|interval| format!("; every {}", configured(interval.0)));
@@ -61,7 +77,7 @@ pub(super) fn start(definition: &DefinitionView) -> Option<String> {
 }
 
 /// How many results in a row make a verdict.
-pub(super) fn thresholds(definition: &DefinitionView) -> String {
+fn thresholds(definition: &DefinitionView) -> String {
     let count =
         |count: u32, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let successes = count(definition.success_threshold, "success", "successes in a row");
@@ -70,7 +86,7 @@ pub(super) fn thresholds(definition: &DefinitionView) -> String {
 }
 
 /// What a verdict of failure does: `stop, grace period 5s, after sh -c dump (timeout 10s)`.
-pub(super) fn on_failure(definition: &DefinitionView, probe: &ProbeView) -> String {
+fn on_failure(definition: &DefinitionView, probe: &ProbeView) -> String {
     match &probe.act_refusal {
         Some(reason) => refused(&definition.on_failure, reason),
         None => act(definition),

@@ -130,16 +130,9 @@ impl Page {
         }
         match (definition, client) {
             (Some(definition), _) => {
-                line("handler", &definition::handler(&definition.handler), Paint::Plain);
-                line("timing", &definition::timing(definition), Paint::Plain);
-                if let Some(mode) = &definition.exec_mode {
-                    line("exec mode", mode, Paint::Plain);
+                for (name, value) in definition::lines(definition, probe) {
+                    line(name, &value, Paint::Plain);
                 }
-                if let Some(start) = definition::start(definition) {
-                    line("starting", &start, Paint::Plain);
-                }
-                line("verdict", &definition::thresholds(definition), Paint::Plain);
-                line("on failure", &definition::on_failure(definition, probe), Paint::Plain);
             }
             (None, Some(client)) => {
                 line("handler", &format!("exec {}", command(&client.command)), Paint::Plain);

@@ -49,8 +49,8 @@ async fn it_says_what_it_is() {
     assert_eq!(conditions, [("RuntimeReady", true), ("NetworkReady", true)]);
     let config = rig.client.runtime_config(cri::RuntimeConfigRequest {}).await.unwrap().into_inner();
     assert_eq!(config.linux.unwrap().cgroup_driver(), cri::CgroupDriver::Cgroupfs);
-    let exec = rig.client.exec(cri::ExecRequest::default()).await;
-    assert_status(exec, Code::Unimplemented, "no streaming server");
+    let attach = rig.client.attach(cri::AttachRequest::default()).await;
+    assert_status(attach, Code::Unimplemented, "streams for Exec only");
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ const LONGEST: usize = 16 << 10;
 
 /// POSIX shell, and nothing else: dash, the ash of busybox, bash.
 ///
+/// - Names begin with an underscore: an environment that has one of them is another one for commands, which `opening` notices.
 /// - Each line begins with a key, which is the first line: what a signal has cut off the beginning of a line is never run.
 /// - Signals that a command sends to its process group (`kill 0`) do not end the shells. A read that one of them interrupts is
 ///   repeated. The traps are not inherited.
@@ -27,36 +28,36 @@ const LONGEST: usize = 16 << 10;
 /// - The runner's own descriptors are closed in the command, whose standard input is empty, as with ExecSync.
 /// - What is said about a command that a signal ended goes to the runner's standard error, which is `/dev/null`.
 /// - A marker that cannot be written ends the session: ExecSync decides then.
-/// - `g` kills what is in this process group and is not one of the three, and looks again until nothing is left.
-pub(super) const SCRIPT: &str = r#"t="trap s=1 HUP INT QUIT TERM USR1 USR2 ALRM"
-$t
+/// - `_g` kills what is in this process group and is not one of the three, and looks again until nothing is left.
+pub(super) const SCRIPT: &str = r#"_t="trap _s=1 HUP INT QUIT TERM USR1 USR2 ALRM"
+$_t
 exec 3>&2 2>/dev/null 4>&1
-g(){ i=0
-while f=; [ $i -lt 9 ]; do i=$((i+1))
-for d in /proc/[0-9]*; do x=
-while IFS= read -r y; do x="$x $y"; done <$d/stat
-set -- ${x##*) }
-[ "$3" = $$ ] && [ "$2" != $$ ] && [ "$1" != Z ] && [ ${d#/proc/} != $$ ] && kill -9 ${d#/proc/} && f=1
+_g(){ _i=0
+while _f=; [ $_i -lt 9 ]; do _i=$((_i+1))
+for _d in /proc/[0-9]*; do _x=
+while IFS= read -r _y; do _x="$_x $_y"; done <$_d/stat
+set -- ${_x##*) }
+[ "$3" = $$ ] && [ "$2" != $$ ] && [ "$1" != Z ] && [ ${_d#/proc/} != $$ ] && kill -9 ${_d#/proc/} && _f=1
 done
-[ "$f" ] || break
+[ "$_f" ] || break
 done; }
-z(){ echo "$m $1" && echo "$m" >&3 || exit; }
-r(){ m=$1; shift; (exec "$@") </dev/null 2>&3 3>&-; z $?; }
-{ $t
-IFS= read -r k && printf '%s\n' "$k"
-while s= l=; IFS= read -r l || { [ "$s" ] && l=; }; do case $l in
-"$k k") g;;
-"$k p "*) set -- $l; kill -0 $3 && echo "$4" >&4;;
-"$k "*) printf '%s\n' "$l";;
+_z(){ echo "$_m $1" && echo "$_m" >&3 || exit; }
+_r(){ _m=$1; shift; (exec "$@") </dev/null 2>&3 3>&-; _z $?; }
+{ $_t
+IFS= read -r _k && printf '%s\n' "$_k"
+while _s= _l=; IFS= read -r _l || { [ "$_s" ] && _l=; }; do case $_l in
+"$_k k") _g;;
+"$_k p "*) set -- $_l; kill -0 $3 && echo "$4" >&4;;
+"$_k "*) printf '%s\n' "$_l";;
 "");;
 *) break;;
-esac; done; g; } | { $t
+esac; done; _g; } | { $_t
 exec >&4 4>&-; set -f
-n='
+_n='
 '
-IFS= read -r k
-while s= l=; IFS= read -r l || { [ "$s" ] && l=; }; do case $l in
-"$k "*) eval "${l#"$k "}";;
+IFS= read -r _k
+while _s= _l=; IFS= read -r _l || { [ "$_s" ] && _l=; }; do case $_l in
+"$_k "*) eval "${_l#"$_k "}";;
 "");;
 *) break;;
 esac; done; }"#;
@@ -66,22 +67,18 @@ esac; done; }"#;
 pub(super) const CLEANUP: &str = r#"IFS= read -r x </proc/$1/stat || exit 0; p=$1 t=$2; set -- ${x##*) }; [ "${20}" = "$t" ] && kill -9 -"$p"; exit 0"#;
 
 /// Writes the session's shells' own process as `PID RUNNER STAT`, the last being that of the first in `/proc/PID/stat`.
-const HELLO: &str = "read x y </proc/self/stat;IFS= read -r y </proc/$$/stat;echo \"$x $y\";z 0";
+const HELLO: &str = "read _x _y </proc/self/stat;IFS= read -r _y </proc/$$/stat;echo \"$_x $_y\";_z 0";
 
 /// Tries a program that is in no folder. A shell that runs it all the same has it built in, and never runs the image's.
-const BUILT_IN: &str = "(PATH=/dev/null;exec cat /dev/null) </dev/null 2>&3 3>&-;z $?";
+const BUILT_IN: &str = "(PATH=/dev/null;exec cat /dev/null) </dev/null 2>&3 3>&-;_z $?";
 
 /// Has a shell with programs of its own, a busybox that is built so, run the image's all the same, as ExecSync does. What it has
 /// built in runs only by a path, which says the same of itself if that leads to the shell's own file. Otherwise, ExecSync
 /// decides.
-pub(super) const RUN_BY_PATH: &str = "r(){ m=$1; shift; case $1 in */*);; *) if (PATH=/dev/null command -v \"$1\") \
-                                      >/dev/null; then IFS=:; for d in $PATH; do [ -f \"$d/$1\" ] && [ -x \"$d/$1\" ] && \
-                                      break; d=; done; unset IFS; [ \"$d/$1\" -ef /proc/$$/exe ] || { z 127; return; }; \
-                                      d=$d/$1; shift; set -- \"$d\" \"$@\"; fi;; esac; (exec \"$@\") </dev/null 2>&3 \
-                                      3>&-; z $?; }";
+pub(super) const RUN_BY_PATH: &str = r#"_r(){ _m=$1; shift; case $1 in */*);; *) if (PATH=/dev/null command -v "$1") >/dev/null; then IFS=:; for _d in $PATH; do [ -f "$_d/$1" ] && [ -x "$_d/$1" ] && break; _d=; done; unset IFS; [ "$_d/$1" -ef /proc/$$/exe ] || { _z 127; return; }; _d=$_d/$1; shift; set -- "$_d" "$@"; fi;; esac; (exec "$@") </dev/null 2>&3 3>&-; _z $?; }"#;
 
 /// Writes the environment that the shells were started with.
-const ENVIRONMENT: &str = "(exec cat /proc/$$/environ) </dev/null 2>&3 3>&-;z $?";
+const ENVIRONMENT: &str = "(exec cat /proc/$$/environ) </dev/null 2>&3 3>&-;_z $?";
 
 /// 128 bits as 32 hexadecimal digits that no command knows before it runs.
 #[derive(Clone, PartialEq, Eq)]
@@ -134,11 +131,11 @@ impl Ask<'_> {
     /// The line that asks for it, after the session's key; its end is marked with `nonce`.
     pub(super) fn line(self, key: &Nonce, nonce: &Nonce) -> String {
         match self {
-            Self::Hello => format!("{key} m={nonce};{HELLO}\n"),
-            Self::BuiltIn => format!("{key} m={nonce};{BUILT_IN}\n"),
-            Self::Environment => format!("{key} m={nonce};{ENVIRONMENT}\n"),
-            Self::Run(words) => format!("{key} r {nonce}{words}\n"),
-            Self::Adjust(text) => format!("{key} m={nonce};{text};z 0\n"),
+            Self::Hello => format!("{key} _m={nonce};{HELLO}\n"),
+            Self::BuiltIn => format!("{key} _m={nonce};{BUILT_IN}\n"),
+            Self::Environment => format!("{key} _m={nonce};{ENVIRONMENT}\n"),
+            Self::Run(words) => format!("{key} _r {nonce}{words}\n"),
+            Self::Adjust(text) => format!("{key} _m={nonce};{text};_z 0\n"),
         }
     }
 }
@@ -154,7 +151,8 @@ pub(super) fn kill(key: &Nonce) -> String {
 }
 
 /// A command as words of shell, each after a blank; none if it cannot be said to every shell: it is too long, its program's
-/// name is empty or looks like an option, or it has control characters that shells use themselves.
+/// name is empty or looks like an option, or it has control characters that shells use themselves. Nor can `setsid` be, which
+/// waits for its program unless it leads a process group, as it does with ExecSync.
 pub(super) fn command(command: Expansion<'_>) -> Option<String> {
     let mut text = String::new();
     for (at, word) in command.words().enumerate() {
@@ -166,7 +164,8 @@ pub(super) fn command(command: Expansion<'_>) -> Option<String> {
             }
             quote(piece, &mut text)?;
         }
-        if at == 0 && (text.len() == begins || text[begins..].starts_with('-')) {
+        let word = &text[begins..];
+        if at == 0 && (word.is_empty() || word.starts_with('-')) || word.contains("setsid") {
             return None;
         }
         text.push('\'');
@@ -187,7 +186,7 @@ fn quote(text: &str, into: &mut String) -> Option<()> {
     for letter in text.chars() {
         match letter {
             '\'' => into.push_str(r"'\''"),
-            '\n' => into.push_str("'\"$n\"'"),
+            '\n' => into.push_str("'\"$_n\"'"),
             '\t' | '\r' | '\x1b' => into.push(letter),
             _ if letter.is_ascii_control() => return None,
             _ => into.push(letter),
