@@ -3,6 +3,7 @@
 mod adversity;
 mod commands;
 mod confinement;
+mod different;
 mod equality;
 mod outages;
 
@@ -155,12 +156,17 @@ impl<'a> Subject<'a> {
 
     /// Waits until the container is prepared, and commands go by a session.
     async fn ready(self) -> Result<Self> {
+        self.prepared().await?;
+        self.opened().await?;
+        Ok(self)
+    }
+
+    /// Waits until the container's first process has made what it makes.
+    async fn prepared(&self) -> Result<()> {
         eventually("the container is prepared", PATIENCE, async || {
             Ok((self.exec(&["test", "-e", "/tmp/ready"]).await? == 0).then_some(()))
         })
-        .await?;
-        self.opened().await?;
-        Ok(self)
+        .await
     }
 
     /// Runs a command by ExecSync, past any probe.

@@ -120,10 +120,10 @@ const ROWS: [&[&str]; 68] = [
 ];
 
 /// What commands do that end in no time or never, once they may.
-const ONCE: [(&str, &str); 11] = [
+const ONCE: [(&str, &str); 10] = [
     ("sleep 30", "300ms"),
-    ("sleep 30", "1s"),
-    ("exec sleep 30", "300ms"),
+    // ExecSync of containerd 1.6 waits for children at a timeout of whole seconds: that is listed as different.
+    ("exec sleep 30", "1s"),
     ("kill -STOP $$", "300ms"),
     ("trap '' TERM INT HUP; sleep 30; sleep 30", "300ms"),
     ("sleep 30 & wait", "300ms"),
@@ -131,7 +131,7 @@ const ONCE: [(&str, &str); 11] = [
     ("while :; do echo y; echo n >&2; sleep 0.01; done", "300ms"),
     ("exec 1>&- 2>&-; sleep 30", "300ms"),
     ("sleep 0.2; exit 4", "5s"),
-    ("head -c 1000000 /bin/busybox; sleep 30", "1s"),
+    ("head -c 1000000 /bin/busybox; exec sleep 30", "1s"),
 ];
 
 /// The table, and so many random commands of the seed, in the same order each time.
@@ -145,15 +145,18 @@ pub(super) fn cases(seed: u64, random: usize) -> Vec<Case> {
     for (at, (line, timeout)) in ONCE.into_iter().enumerate() {
         all.push(Case::once(&format!("/tmp/once-{at}"), line, timeout));
     }
-    for at in 0..random {
+    // Of which the session has not seen any.
+    while all.len() < ROWS.len() + ONCE.len() + random {
         let tree = strategy.new_tree(&mut runner).expect("nothing is filtered");
         let mut case = tree.current();
         if let Some(flag) = &mut case.flag {
-            let own = format!("{flag}-{at}");
+            let own = format!("{flag}-{}", all.len());
             case.words.iter_mut().for_each(|word| *word = word.replace(&*flag, &own));
             *flag = own;
         }
-        all.push(case);
+        if !all.contains(&case) {
+            all.push(case);
+        }
     }
     all
 }

@@ -54,7 +54,7 @@ const DESCRIPTORS: [&[&str]; 3] = [
 
 /// Lines that may differ: what counts processes, time and memory; the parent, the session and the process group; the number of
 /// a pipe. docs/exec-sessions.md has them all.
-const DIFFERENT: [&str; 17] = [
+const DIFFERENT: [&str; 18] = [
     "Pid",
     "Tgid",
     "PPid",
@@ -71,7 +71,8 @@ const DIFFERENT: [&str; 17] = [
     "VmPTE",
     "voluntary_ctxt_switches",
     "nonvoluntary_ctxt_switches",
-    // Of the descriptor that is /dev/null, on the one side the container's, on the other the host's.
+    // Of a pipe; and of /dev/null, which is the node's on the one side and the container's on the other.
+    "ino",
     "mnt_id",
 ];
 
@@ -134,12 +135,21 @@ fn lines(command: &[&str], shown: &str) -> Vec<String> {
         let fields: Vec<_> = shown.split_whitespace().collect();
         return STAT.map(|at| format!("{at}: {}", fields.get(at - 1).unwrap_or(&"missing"))).into();
     }
+    // A busybox that has its programs in itself runs them by their path.
+    let shown =
+        if command.contains(&"/proc/self/cmdline") { shown.trim_start_matches("/bin/") } else { shown };
     let may_differ =
         |line: &str| DIFFERENT.iter().any(|key| line.split_once(':').is_some_and(|(of, _)| of == *key));
     let all = shown.split(['\n', '\0']).filter(|line| !may_differ(line));
-    all.map(|line| match (line.find("pipe:["), line.rfind(']')) {
-        (Some(from), Some(to)) if from < to => format!("{}pipe:{}", &line[..from], &line[to + 1..]),
-        _ => line.to_owned(),
-    })
-    .collect()
+    let mut all: Vec<_> = all
+        .map(|line| match (line.find("pipe:["), line.rfind(']')) {
+            (Some(from), Some(to)) if from < to => format!("{}pipe:{}", &line[..from], &line[to + 1..]),
+            _ => line.to_owned(),
+        })
+        .collect();
+    // The order of the variables is the shell's.
+    if command == ["env"] || command.contains(&"/proc/self/environ") {
+        all.sort();
+    }
+    all
 }
