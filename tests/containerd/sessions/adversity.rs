@@ -36,7 +36,7 @@ const HOSTILE: [(&str, &str, &str); 12] = [
     ("trap '' TERM; kill -TERM -1; echo alive; exit 4", "5s", SESSION),
     ("kill -TSTP 0", "1s", SESSION),
     ("for fd in /proc/[0-9]*/fd/0; do timeout 0.1 cat $fd; done >/dev/null 2>&1; exit 5", "5s", SESSION),
-    ("head -c 100000000 /dev/zero", "10s", "sync (too much output for a session)"),
+    ("head -c 20000000 /dev/zero", "10s", "sync (too much output for a session)"),
 ];
 
 /// Writes to the outputs of all processes.
