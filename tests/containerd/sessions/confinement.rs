@@ -114,7 +114,7 @@ async fn a_process_of_a_session_is_confined_as_one_of_execsync_in_each_shell() -
                 .await?;
                 ensure!(wanted.verdict.exit_code == found.verdict.exit_code, "{wanted:?}\n{found:?}");
                 if *kind == "confined" && command.ends_with(&["/proc/self/status"]) {
-                    for line in ["Uid:\t1000", "Groups:\t2000 3000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+                    for line in ["Uid:\t1000", "Groups:\t1001 2000 3000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
                         ensure!(found.verdict.output.contains(line), "{name} is not confined: {found:?}");
                     }
                 }
