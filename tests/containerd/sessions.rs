@@ -194,6 +194,12 @@ impl<'a> Subject<'a> {
         Ok(found)
     }
 
+    /// Waits until a process of this command line runs in the container.
+    async fn sees(&self, line: &str) -> Result<()> {
+        let is_there = || Ok::<_, anyhow::Error>(self.processes()?.iter().any(|(_, of)| of == line));
+        eventually("the command runs", PATIENCE, async || Ok(is_there()?.then_some(()))).await
+    }
+
     /// The shells of its session, the first one first.
     fn helpers(&self) -> Result<Vec<i32>> {
         let is_helper = |line: &str| line.starts_with("sh -c ") && line.contains("IFS= read -r");

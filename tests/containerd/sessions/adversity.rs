@@ -92,11 +92,7 @@ async fn a_session_that_loses_a_process_in_the_middle_of_a_command_changes_no_ve
             let case = Case::shell(format!("echo {victim}; sleep 1; exit 4"));
             let wanted = subject.run("session", &case.words, "10s").await?;
             let killed = async {
-                eventually("the command runs", PATIENCE, async || {
-                    let is_there = subject.processes()?.iter().any(|(_, line)| line.starts_with("sleep 1 "));
-                    Ok(is_there.then_some(()))
-                })
-                .await?;
+                subject.sees("sleep 1 ").await?;
                 let helpers = subject.helpers()?;
                 ensure!(helpers.len() == 3, "{what}: the session has the processes {helpers:?}");
                 kill_process(Pid::from_raw(helpers[victim]).context("a pid")?, Signal::KILL)?;
@@ -251,6 +247,21 @@ async fn a_container_that_runs_out_of_memory_is_paused_or_starts_again_keeps_its
     })
     .await?;
     paused::task(&lab.socket(), "resume", subject.id.as_str()).await?;
+    subject.opened().await?;
+
+    // The same in the middle of a command.
+    let case = Case::shell("sleep 1; exit 4");
+    subject.run("session", &case.words, "5s").await?;
+    let pause = async {
+        subject.sees("sleep 1 ").await?;
+        paused::task(&lab.socket(), "pause", subject.id.as_str()).await
+    };
+    let (found, pause) = tokio::join!(subject.run("session", &case.words, "5s"), pause);
+    pause?;
+    let found = found?;
+    println!("paused in the middle: {found:?}");
+    paused::task(&lab.socket(), "resume", subject.id.as_str()).await?;
+    ensure!(found.verdict.result == "error" && found.way == SILENT, "{found:?}");
     subject.opened().await?;
 
     let subject = subject.restarted(&container).await?;
