@@ -63,7 +63,7 @@ test: toolchain
 
 # COMMANDS: how many are compared, all three shells together. SEED: those of an earlier run again.
 test-exec-equality: toolchain
-	CRIPROBE_TEST_COMMANDS=$(or $(COMMANDS),10000) CRIPROBE_TEST_SEED=$(SEED) cargo test --locked --test containerd -- \
+	EQUALITY_COMMANDS=$(or $(COMMANDS),10000) EQUALITY_SEED=$(SEED) cargo test --locked --test containerd -- \
 		--nocapture sessions::equality
 
 # The second clippy checks what users install, without `faults`. It has tokio's feature because the tests do, so that no

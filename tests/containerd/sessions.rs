@@ -31,7 +31,7 @@ const SHELLS: [(&str, &str); 3] =
 const SETUP: &str = r#"mkdir -p /tmp/names
 for name in if then else fi for while do done case esac in { } ! function select time coproc \
     . : break cd command continue eval exec exit export getopts hash jobs let local read readonly return set shift source \
-    times trap type ulimit umask unalias unset wait alias bg fg builtin declare g z r; do
+    times trap type ulimit umask unalias unset wait alias bg fg builtin declare _g _z _r; do
     printf '#!/bin/sh\nprintf "<%%s>" "$0" "$@"\nexit 9\n' >/tmp/names/$name
     chmod 755 /tmp/names/$name
 done

@@ -229,9 +229,9 @@ fn printed() -> impl Strategy<Value = Case> {
 /// A program shows its arguments that is named like something that shells have.
 fn named() -> impl Strategy<Value = Case> {
     const NAMES: [&str; 36] = [
-        "if", "for", "while", "case", "{", "}", "!", "function", "time", ".", ":", "break", "cd", "command",
-        "eval", "exec", "exit", "export", "hash", "jobs", "local", "read", "readonly", "return", "set",
-        "shift", "source", "trap", "type", "ulimit", "unset", "wait", "alias", "g", "z", "r",
+        "if", "for", "while", "case", "{", "}", "!", "function", "coproc", ".", ":", "break", "cd",
+        "command", "eval", "exec", "exit", "export", "hash", "jobs", "local", "read", "readonly", "return",
+        "set", "shift", "source", "trap", "type", "ulimit", "unset", "wait", "alias", "_g", "_z", "_r",
     ];
     (select(&NAMES[..]), words()).prop_map(|(name, words)| {
         let mut case = Case::new(&[name]);

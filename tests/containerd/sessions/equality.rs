@@ -35,9 +35,8 @@ async fn random_commands_are_judged_alike_by_a_session_and_by_execsync_in_each_s
     let Some(lab) = Lab::shared_with_shells()? else { return Ok(()) };
     let number =
         |name: &str| env::var(name).ok().filter(|text| !text.is_empty()).map(|text| text.parse::<u64>());
-    let seed =
-        number("CRIPROBE_TEST_SEED").transpose()?.unwrap_or_else(|| RandomState::new().hash_one(()) >> 32);
-    let commands = number("CRIPROBE_TEST_COMMANDS").transpose()?.map_or(Ok(COMMANDS), usize::try_from)?;
+    let seed = number("EQUALITY_SEED").transpose()?.unwrap_or_else(|| RandomState::new().hash_one(()) >> 32);
+    let commands = number("EQUALITY_COMMANDS").transpose()?.map_or(Ok(COMMANDS), usize::try_from)?;
     println!("{commands} commands, seed {seed}");
     let daemon = Daemon::start(&lab.socket()).await?;
     let each = commands / SHELLS.len();
