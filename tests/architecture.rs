@@ -118,6 +118,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "duration",
             "exits",
             "glob",
+            "handler::exec::session",
             "ids",
             "inventory::InventoryHandle",
             "inventory::TracedCall",

@@ -134,7 +134,8 @@ impl Daemon {
         handing_over::log_again(left_at, began);
 
         let phases = PhasesHandle::spawn(&mut tasks);
-        let recording = Recording::new(&started, &relayed, &phases, started_at);
+        let sessions = Sessions::default();
+        let recording = Recording::new(&started, &relayed, &phases, &sessions, started_at);
         let Recording { trace, attempts, events, redactor, .. } = &recording;
         let observed = ObservedHandle::default();
         let InForce { policies, prober: settings, acts: act_settings, health: config } = reload::spawn(
@@ -184,9 +185,11 @@ impl Daemon {
         let probing_stop = tasks.stop().child_token();
         let State { load, saves, health: state, saved, ledger } =
             state::spawn(started.state.as_deref(), redactor.clone(), probing_stop.clone(), &mut tasks);
-        let sessions = Sessions::default();
         let (kept, commands, execs) = (sessions.clone(), runtime.commands(), phases.clone());
-        tasks.spawn(tasks.supervise("exec sessions", async move || kept.keep(&commands, &execs).await));
+        let owner = clients.file.path().display().to_string();
+        tasks.spawn(
+            tasks.supervise("exec sessions", async move || kept.keep(&commands, &execs, &owner).await),
+        );
         let probing = ProbingDeps {
             recording: &recording,
             inventory: &inventory,

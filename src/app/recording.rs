@@ -10,6 +10,7 @@ use super::{
 use crate::{
     act::counts::ActCounts,
     config::Config,
+    handler::exec::session::Sessions,
     phases::PhasesHandle,
     record_file::{self, RecordFile},
     redact::Redactor,
@@ -64,6 +65,7 @@ impl Recording {
         started: &Config,
         relayed: &RelayHandle,
         phases: &PhasesHandle,
+        sessions: &Sessions,
         at: SystemTime,
     ) -> Self {
         let (calls, acts) = (CallCounts::default(), ActCounts::default());
@@ -74,6 +76,7 @@ impl Recording {
             connections_blinded: relayed.connections.blinded_in_calls(),
             calls: calls.clone(),
             phases: phases.clone(),
+            sessions: sessions.clone(),
         };
         let redactor = Redactor::new(started.trace.redact.clone());
         logging::redact(redactor.clone(), started.log.format);

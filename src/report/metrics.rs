@@ -21,10 +21,16 @@ use self::{
     exposition::{Exposition, Labels, Value},
     families::{
         ACCEPT_PAUSES, ACTS, ACTS_WITHHELD, BUILD, CALL_DURATION, CALLS, CONFIG_LOADED, CONFIG_RELOADS,
-        CONFIG_SUCCESSFUL, CONNECTIONS_BLINDED, EXEC_PHASE, LOG_LINES_DROPPED,
+        CONFIG_SUCCESSFUL, CONNECTIONS_BLINDED, EXEC_PHASE, EXEC_SESSIONS, EXEC_SESSIONS_CLOSED,
+        EXEC_SESSIONS_ENDED, EXEC_SESSIONS_FAILED, EXEC_SESSIONS_OPENED, LOG_LINES_DROPPED,
     },
 };
-use crate::{act::counts::ActCounts, count::Count, phases::PhasesHandle};
+use crate::{
+    act::counts::ActCounts,
+    count::Count,
+    handler::exec::session::{SessionCounts, Sessions},
+    phases::PhasesHandle,
+};
 
 /// What the process counts itself. Cheap to clone; all clones count together.
 #[derive(Clone, Debug)]
@@ -63,6 +69,8 @@ pub struct ProcessCounts {
     pub calls: CallCounts,
     /// Where the time of commands went.
     pub phases: PhasesHandle,
+    /// Exec sessions.
+    pub(crate) sessions: Sessions,
 }
 
 impl Metrics {
@@ -105,7 +113,17 @@ impl ProcessCounts {
             (Labels::of(&EXEC_PHASE, &[caller.as_str(), phase.as_str()]), Value::Durations(durations))
         });
         text.family(&EXEC_PHASE, phases);
+        write_sessions(text, self.sessions.counts());
     }
+}
+
+fn write_sessions(text: &mut Exposition, counts: SessionCounts) {
+    let SessionCounts { open, opened, failed, ended, closed } = counts;
+    text.number(&EXEC_SESSIONS, open);
+    text.number(&EXEC_SESSIONS_OPENED, opened);
+    text.number(&EXEC_SESSIONS_FAILED, failed);
+    text.number(&EXEC_SESSIONS_ENDED, ended);
+    text.number(&EXEC_SESSIONS_CLOSED, closed);
 }
 
 impl ConfigMetrics {
@@ -162,6 +180,24 @@ mod tests {
         metrics.config.refused();
         metrics.config.refused();
         insta::assert_snapshot!("metrics_after_a_bad_reload", text(&metrics.clone()));
+    }
+
+    #[test]
+    fn each_count_of_sessions_is_the_metric_of_its_name() {
+        let mut text = Exposition::new(Format::OpenMetrics);
+        write_sessions(&mut text, SessionCounts { open: 1, opened: 9, failed: 2, ended: 3, closed: 5 });
+        let text = text.finish();
+        let samples: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            samples,
+            [
+                "criprobe_exec_sessions 1",
+                "criprobe_exec_sessions_opened_total 9",
+                "criprobe_exec_sessions_failed_total 2",
+                "criprobe_exec_sessions_ended_total 3",
+                "criprobe_exec_sessions_closed_total 5",
+            ]
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::support::{
     PATIENCE,
     containerd::Lab,
     cri::{self, Container, Cri, Pod},
-    daemon::Daemon,
+    daemon::{Daemon, EXEC_MODES},
 };
 
 const LIVENESS: &str = "liveness.criprobe.dev/app";
@@ -106,27 +106,30 @@ fn says(probe: &Value, words: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_scenarios_that_need_no_restart_end_as_with_a_kubelet() -> Result<()> {
     let Some(lab) = Lab::shared()? else { return Ok(()) };
-    let daemon = Daemon::start(&lab.socket()).await?;
-    let client = daemon.client().await?;
-    let stage = &Stage { daemon, client };
-    let (z02, z04, z06, z08, z10, z20, z22, z26) = tokio::join!(
-        z02_a_closed_port_is_never_ready(stage),
-        z04_a_file_that_stays_keeps_its_container(stage),
-        z06_an_open_socket_is_enough_for_tcp_whatever_http_says(stage),
-        z08_a_healthy_server_keeps_its_container(stage),
-        z10_a_command_that_takes_too_long_is_never_ready(stage),
-        z20_a_healthy_grpc_server_keeps_its_container(stage),
-        z22_a_container_turns_not_ready_while_it_terminates(stage),
-        z26_readiness_goes_on_while_a_failed_container_is_being_stopped(stage),
-    );
-    z02.context("Z02")?;
-    z04.context("Z04")?;
-    z06.context("Z06")?;
-    z08.context("Z08")?;
-    z10.context("Z10")?;
-    z20.context("Z20")?;
-    z22.context("Z22")?;
-    z26.context("Z26")
+    for mode in EXEC_MODES {
+        let daemon = Daemon::in_mode(&lab.socket(), mode).await?;
+        let client = daemon.client().await?;
+        let stage = &Stage { daemon, client };
+        let (z02, z04, z06, z08, z10, z20, z22, z26) = tokio::join!(
+            z02_a_closed_port_is_never_ready(stage),
+            z04_a_file_that_stays_keeps_its_container(stage),
+            z06_an_open_socket_is_enough_for_tcp_whatever_http_says(stage),
+            z08_a_healthy_server_keeps_its_container(stage),
+            z10_a_command_that_takes_too_long_is_never_ready(stage),
+            z20_a_healthy_grpc_server_keeps_its_container(stage),
+            z22_a_container_turns_not_ready_while_it_terminates(stage),
+            z26_readiness_goes_on_while_a_failed_container_is_being_stopped(stage),
+        );
+        z02.context("Z02")?;
+        z04.context("Z04")?;
+        z06.context("Z06")?;
+        z08.context("Z08")?;
+        z10.context("Z10")?;
+        z20.context("Z20")?;
+        z22.context("Z22")?;
+        z26.context("Z26")?;
+    }
+    Ok(())
 }
 
 async fn z02_a_closed_port_is_never_ready(stage: &Stage) -> Result<()> {

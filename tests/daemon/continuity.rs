@@ -12,6 +12,7 @@ use crate::{
     support::{
         PATIENCE,
         cri::{self, Container, Pod},
+        daemon::exec_mode,
         eventually, stays,
     },
 };
@@ -31,7 +32,7 @@ impl Rig {
         self.daemon.ended().await?;
         meanwhile(self).await?;
         let runtime = self.runtime.socket().to_owned();
-        self.daemon.start_again(&runtime, &[]).await?;
+        self.daemon.start_again(&runtime, &[exec_mode(&self.exec_mode)]).await?;
         self.client = self.daemon.client().await?;
         eventually("its probes are there", PATIENCE, async || {
             Ok((!self.daemon.probes().await?.is_empty()).then_some(()))

@@ -11,6 +11,9 @@ mod rig;
 /// From an annotation to a verdict.
 mod probes;
 
+/// Exec probes in both modes: the same verdicts by sessions as by ExecSync, and what falls back.
+mod sessions;
+
 /// From an image's HEALTHCHECK to a verdict, and runtimes that have no such thing.
 mod healthcheck;
 

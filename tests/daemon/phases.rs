@@ -20,7 +20,7 @@ async fn recorded(rig: &Rig, command: &[&str]) -> Result<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_command_of_a_client_and_of_a_probe_names_its_culprit() -> Result<()> {
-    let mut rig = paused::rig().await?;
+    let mut rig = paused::rig("sync").await?;
     let slow = r#"{"exec": {"command": ["sleep", "0.7"]}, "periodSeconds": 1}"#;
     let (pod, id) = rig.run("slow", &[(LIVENESS, slow)], &["sleep", "100000"]).await?;
     let (_, other) = rig.run("other", &[], &["sleep", "100000"]).await?;
@@ -58,7 +58,7 @@ async fn a_slow_command_of_a_client_and_of_a_probe_names_its_culprit() -> Result
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_is_refused_or_times_out_is_recorded_without_delay() -> Result<()> {
-    let mut rig = paused::rig().await?;
+    let mut rig = paused::rig("sync").await?;
     let (_, id) = rig.run("errors", &[], &["sleep", "100000"]).await?;
     let missing = ["no-such-program"];
     ensure!(cri::exec(&mut rig.client, &id, &missing).await.is_err());

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::support::{
     PATIENCE,
     cri::{self, Container, Cri, Pod},
-    daemon::Daemon,
+    daemon::{Daemon, exec_mode},
 };
 
 pub(crate) const LIVENESS: &str = "liveness.criprobe.dev/app";
@@ -39,6 +39,8 @@ pub(crate) struct Rig {
     pub(crate) client: Cri,
     /// Past the relay, on the runtime's own socket.
     pub(crate) past: Cri,
+    /// How the daemon runs commands of exec probes, also after a restart.
+    pub(crate) exec_mode: String,
     /// After the runtime, whose folders lie in it.
     _dir: TempDir,
 }
@@ -53,6 +55,13 @@ pub(crate) fn runtime(env_values: EnvValues) -> Result<(EmbeddedRuntime, TempDir
 impl Rig {
     pub(crate) async fn start() -> Result<Self> {
         Self::with(&[]).await
+    }
+
+    /// With commands of exec probes run so.
+    pub(crate) async fn in_mode(mode: &str) -> Result<Self> {
+        // A test that fails shows it.
+        println!("execMode: {mode}");
+        Self::with(&[exec_mode(mode)]).await
     }
 
     /// With these variables in the daemon's environment.
@@ -70,7 +79,9 @@ impl Rig {
         let mut daemon = Daemon::spawn(runtime.socket(), settings)?;
         daemon.ready().await?;
         let (client, past) = (daemon.client().await?, cri::connect(runtime.socket()).await?);
-        Ok(Self { daemon, runtime, client, past, _dir: dir })
+        let asked = settings.iter().find(|(name, _)| *name == exec_mode("").0);
+        let exec_mode = asked.map_or("sync", |(_, mode)| mode).to_owned();
+        Ok(Self { daemon, runtime, client, past, exec_mode, _dir: dir })
     }
 
     pub(crate) fn faults(&self) -> Faults {
@@ -115,6 +126,11 @@ impl Rig {
     pub(crate) async fn last(&self, pod: &Pod, kind: &str, result: &str) -> Result<serde_json::Value> {
         self.becomes(pod, kind, &format!("ends with {result}"), |probe| probe["last"]["result"] == result)
             .await
+    }
+
+    /// Waits until the command of a probe's last attempt went so.
+    pub(crate) async fn went_by(&self, pod: &Pod, kind: &str, mode: &str) -> Result<serde_json::Value> {
+        self.becomes(pod, kind, &format!("goes by {mode}"), |probe| probe["last"]["exec"] == mode).await
     }
 
     /// Waits until the inventory counts as many containers.

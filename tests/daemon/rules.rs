@@ -16,7 +16,7 @@ rules:
   - name: must
     match: {pod: "web*", container: app}
     enforce: true
-    liveness: {exec: {command: ["true"]}, period: 200ms}
+    liveness: {exec: {command: ["true"]}, period: 200ms, execMode: session}
   - name: may
     match: {namespace: default}
     readiness: {exec: {command: ["true"]}, period: 200ms}
@@ -46,6 +46,8 @@ async fn a_rule_reaches_a_container_without_any_annotation() -> Result<()> {
         let probe = rig.last(&plain, kind, "success").await?;
         assert_eq!((&probe["source"], &probe["state"]), (&source.into(), &"success".into()));
     }
+    rig.went_by(&plain, "liveness", "session").await?;
+    rig.went_by(&plain, "readiness", "sync").await?;
 
     let annotations = [(LIVENESS, LAZY), (READINESS, LAZY)];
     let (annotated, _) = rig.run("web-2", &annotations, &IDLE).await?;

@@ -34,6 +34,14 @@ pub(crate) struct Daemon {
     dir: TempDir,
 }
 
+/// How commands of exec probes get into their containers. What a probe shows is the same in each.
+pub(crate) const EXEC_MODES: [&str; 2] = ["sync", "session"];
+
+/// The setting of such a mode, as a variable of the daemon's environment.
+pub(crate) fn exec_mode(mode: &str) -> (&'static str, &str) {
+    ("CRIPROBE_PROBER_EXEC_MODE", mode)
+}
+
 /// How long a daemon may take to end once it was asked to; then it is killed.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -41,6 +49,15 @@ impl Daemon {
     /// Starts one in front of a runtime, and waits until it is ready: what ran before is known by then.
     pub(crate) async fn start(runtime: &Path) -> Result<Self> {
         let mut daemon = Self::spawn(runtime, &[])?;
+        daemon.ready().await?;
+        Ok(daemon)
+    }
+
+    /// Starts one that runs commands of exec probes in this mode, and waits until it is ready.
+    pub(crate) async fn in_mode(runtime: &Path, mode: &str) -> Result<Self> {
+        // A test that fails shows it.
+        println!("execMode: {mode}");
+        let mut daemon = Self::spawn(runtime, &[exec_mode(mode)])?;
         daemon.ready().await?;
         Ok(daemon)
     }

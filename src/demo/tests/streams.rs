@@ -117,10 +117,12 @@ fn exit_code(status: &Value) -> &str {
 
 #[tokio::test]
 async fn exit_codes_and_outputs_are_the_commands() {
+    type Row<'a> = (&'a str, &'a [&'a str], bool, &'a str, &'a str, &'a str);
+
     let rig = Rig::new().await;
     let id = rig.run("web", "echo here > mark; sleep 600").await;
     rig.file(&id, "mark").await;
-    let cases: [(&str, &[&str], bool, &str, &str, &str); 6] = [
+    let cases: [Row<'_>; 6] = [
         ("success", &["true"], true, "0", "", ""),
         ("the container's own files", &["cat", "mark"], true, "0", "here\n", ""),
         ("outputs apart", &["sh", "-c", "echo out; echo err >&2; exit 3"], true, "3", "out\n", "err\n"),

@@ -24,7 +24,7 @@ pub(crate) use self::book::SessionCounts;
 use self::{
     book::{Book, LONGEST_PERIOD, Way},
     capture::{Capture, End},
-    opening::{Helper, Line},
+    opening::Line,
     script::{Ask, Nonce},
     stream::{Came, Closed, Stream},
 };
@@ -63,7 +63,7 @@ pub(crate) struct Sessions(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    book: Mutex<Book<Session, Helper>>,
+    book: Mutex<Book<Session>>,
     /// There is one to open.
     wanted: Notify,
     /// One is free again.
@@ -122,14 +122,15 @@ enum Ran {
 }
 
 impl Sessions {
-    /// Opens sessions as they are asked for, and closes those that are not needed. Runs until it is dropped.
-    pub(crate) async fn keep(&self, channel: &Channel, phases: &PhasesHandle) {
+    /// Opens sessions as they are asked for, and closes those that are not needed. `owner`: where this criprobe listens; what its
+    /// earlier sessions have left behind in a container ends with the next opening there. Runs until it is dropped.
+    pub(crate) async fn keep(&self, channel: &Channel, phases: &PhasesHandle, owner: &str) {
         let mut openings = FuturesUnordered::new();
         let mut tidied = time::interval(TIDY);
         loop {
-            while let Some((container, leftover)) = self.book().next_opening() {
+            while let Some(container) = self.book().next_opening() {
                 openings.push(async move {
-                    let opened = opening::open(channel, phases, &container, leftover).await;
+                    let opened = opening::open(channel, phases, owner, &container).await;
                     (container, opened)
                 });
             }
@@ -148,7 +149,6 @@ impl Sessions {
     }
 
     /// What was counted.
-    #[allow(dead_code)]
     pub(crate) fn counts(&self) -> SessionCounts {
         self.book().counts()
     }
@@ -170,7 +170,7 @@ impl Sessions {
         let print = self.print(command);
         let mut lease = self.lease(container, print).await?;
         match lease.run(&words, timeout).await {
-            Ok(Ran::Ended(End { exit_code, output, said })) => {
+            Ok(Ran::Ended(End { exit_code, output, said, .. })) => {
                 lease.give_back();
                 match i32::try_from(exit_code) {
                     // 126 and 127 may be the shell's own, and some shells have others for signals.
@@ -243,7 +243,7 @@ impl Sessions {
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book<Session, Helper>> {
+    fn book(&self) -> MutexGuard<'_, Book<Session>> {
         // A panic while it was held left at worst a session that is shown as in use.
         self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -274,7 +274,7 @@ impl Lease {
         if session.is_over() {
             return Err(WhySync::Ended);
         }
-        let Line { stream, key, helper } = &mut session.line;
+        let Line { stream, key, runner } = &mut session.line;
         let nonce = Nonce::fresh();
         let line = Ask::Run(words).line(key, &nonce);
         let mut capture = Capture::new(nonce, OUTPUT_LIMIT);
@@ -295,7 +295,7 @@ impl Lease {
             (wait, until) = match wait {
                 Wait::Quiet => {
                     let pong = Nonce::fresh();
-                    send(stream, &script::ping(key, helper.runner, &pong)).await?;
+                    send(stream, &script::ping(key, *runner, &pong)).await?;
                     capture.asked(pong);
                     (Wait::Asked, over.min(now + PATIENCE))
                 }
@@ -339,9 +339,8 @@ impl Lease {
     }
 
     fn note_end(&mut self, why: WhySync) {
-        if let Some(Session { line, opened }) = self.session.take() {
-            let leftover = (why == WhySync::Silent).then_some(line.helper);
-            self.sessions.book().ended(&self.container, (why, leftover), opened, clock::now());
+        if let Some(Session { opened, .. }) = self.session.take() {
+            self.sessions.book().ended(&self.container, why, opened, clock::now());
             self.sessions.0.freed.notify_waiters();
         }
     }
@@ -378,3 +377,6 @@ fn take(capture: &mut Capture, came: Result<Came, Closed>) -> Result<(), WhySync
     }
     if capture.said() > MOST_SAID { Err(WhySync::TooMuchOutput) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -138,10 +138,12 @@ async fn play(rows: &str) {
     let rows: Vec<ExecRow> = serde_json::from_str(rows).unwrap();
     for row in rows {
         let replies: Arc<[Reply]> = row.answers.into_iter().map(Reply::from).collect();
-        for kind in row.kinds {
-            let reported = format!("{} {kind}: {}", row.id, row.rule);
+        // By sessions, a command goes to ExecSync where there are none, and the first time.
+        let modes = [ExecMode::Sync, ExecMode::Session];
+        for (kind, exec_mode) in row.kinds.iter().flat_map(|kind| modes.map(|mode| (*kind, mode))) {
+            let reported = format!("{} {kind} {exec_mode:?}: {}", row.id, row.rule);
             let (exec, counter) = exec(Runtime::Follows(replies.clone()));
-            let handlers = Handlers { exec, exec_mode: ExecMode::Sync, node_ip: None };
+            let handlers = Handlers { exec, exec_mode, node_ip: None };
             let command: Vec<_> = row.command.iter().map(String::as_str).collect();
             let timeout = Duration::from_millis(row.timeout_ms);
             let spec = ProbeSpec { kind, timeout, ..exec_spec(&command) };

@@ -70,6 +70,15 @@ families! {
     EXEC_ATTEMPTS = Kind::Counter, "criprobe_exec_attempts_total", ["route", "reason"],
         "Attempts of exec probes, by the way their commands went: session or sync, and why that was not a session; empty if it \
          was as asked for";
+    EXEC_SESSIONS = Kind::Gauge, "criprobe_exec_sessions", [], "Exec sessions that are open";
+    EXEC_SESSIONS_OPENED = Kind::Counter, "criprobe_exec_sessions_opened_total", [],
+        "Exec sessions that were opened";
+    EXEC_SESSIONS_FAILED = Kind::Counter, "criprobe_exec_sessions_failed_total", [],
+        "Exec sessions that could not be opened";
+    EXEC_SESSIONS_ENDED = Kind::Counter, "criprobe_exec_sessions_ended_total", [],
+        "Exec sessions that ended although they were in use or waited for commands";
+    EXEC_SESSIONS_CLOSED = Kind::Counter, "criprobe_exec_sessions_closed_total", [],
+        "Exec sessions that criprobe closed because no command came";
     OBSERVED_PROBES = Kind::Gauge, "criprobe_observed_probes", [],
         "Exec probes that clients such as the kubelet run themselves";
     OBSERVED_SILENT = Kind::Gauge, "criprobe_observed_probe_silent",

@@ -38,12 +38,10 @@ const WORKED: Duration = Duration::from_secs(60);
 /// 60 s: so long, a command goes by ExecSync that a session could not decide.
 const DOUBT: Duration = Duration::from_secs(60);
 
-/// What is known of a container that has commands which ask for a session. `S`: a session that is open, `L`: what one has left
-/// behind that ended badly.
+/// What is known of a container that has commands which ask for a session. `S`: a session that is open.
 #[derive(Debug)]
-struct Slot<S, L> {
+struct Slot<S> {
     stage: Stage<S>,
-    leftover: Option<L>,
     /// Those that ExecSync has run, as hashes, the newest last.
     known: VecDeque<u64>,
     /// Until when ExecSync decides which commands, and why.
@@ -95,20 +93,20 @@ pub(crate) struct SessionCounts {
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Book<S, L> {
-    slots: HashMap<ContainerId, Slot<S, L>>,
+pub(super) struct Book<S> {
+    slots: HashMap<ContainerId, Slot<S>>,
     wanted: VecDeque<ContainerId>,
     opening: usize,
     counts: SessionCounts,
 }
 
-impl<S, L> Default for Book<S, L> {
+impl<S> Default for Book<S> {
     fn default() -> Self {
         Self { slots: HashMap::new(), wanted: VecDeque::new(), opening: 0, counts: SessionCounts::default() }
     }
 }
 
-impl<S, L: Clone> Book<S, L> {
+impl<S> Book<S> {
     /// Which way a command goes now that asks for a session.
     pub(super) fn way(&mut self, container: &ContainerId, command: u64, now: Instant) -> Way<S> {
         if !self.slots.contains_key(container) {
@@ -116,14 +114,7 @@ impl<S, L: Clone> Book<S, L> {
                 return Way::Sync(WhySync::TooManySessions);
             }
             let stage = Stage::None { from: now, why: WhySync::FirstAttempt };
-            let slot = Slot {
-                stage,
-                leftover: None,
-                known: VecDeque::new(),
-                doubts: Vec::new(),
-                failures: 0,
-                used: now,
-            };
+            let slot = Slot { stage, known: VecDeque::new(), doubts: Vec::new(), failures: 0, used: now };
             self.slots.insert(container.clone(), slot);
         }
         let Some(slot) = self.slots.get_mut(container) else { return Way::Sync(WhySync::FirstAttempt) };
@@ -180,27 +171,19 @@ impl<S, L: Clone> Book<S, L> {
         }
     }
 
-    /// A session that was in use is gone; `opened`: when it was opened. What it has left behind has to be removed before
-    /// another one is opened.
-    pub(super) fn ended(
-        &mut self,
-        container: &ContainerId,
-        (why, leftover): (WhySync, Option<L>),
-        opened: Instant,
-        now: Instant,
-    ) {
+    /// A session that was in use is gone; `opened`: when it was opened.
+    pub(super) fn ended(&mut self, container: &ContainerId, why: WhySync, opened: Instant, now: Instant) {
         self.counts.open = self.counts.open.saturating_sub(1);
         self.counts.ended += 1;
         let Some(slot) = self.slots.get_mut(container) else { return };
         if now.saturating_duration_since(opened) >= WORKED {
             slot.failures = 0;
         }
-        slot.leftover = leftover.or(slot.leftover.take());
         slot.back_off(why, now);
     }
 
-    /// Whose session is to be opened now, with what is to be removed before.
-    pub(super) fn next_opening(&mut self) -> Option<(ContainerId, Option<L>)> {
+    /// Whose session is to be opened now.
+    pub(super) fn next_opening(&mut self) -> Option<ContainerId> {
         if self.opening >= OPENING_AT_ONCE {
             return None;
         }
@@ -208,10 +191,10 @@ impl<S, L: Clone> Book<S, L> {
         let slot = self.slots.get_mut(&container)?;
         slot.stage = Stage::Opening;
         self.opening += 1;
-        Some((container, slot.leftover.clone()))
+        Some(container)
     }
 
-    /// How an opening ended. What was left behind is gone if it succeeded.
+    /// How an opening ended.
     pub(super) fn opened(&mut self, container: &ContainerId, opened: Result<S, WhySync>, now: Instant) {
         self.opening = self.opening.saturating_sub(1);
         let slot = self.slots.get_mut(container);
@@ -220,7 +203,7 @@ impl<S, L: Clone> Book<S, L> {
                 self.counts.opened += 1;
                 if let Some(slot) = slot {
                     self.counts.open += 1;
-                    (slot.stage, slot.leftover) = (Stage::Idle(session), None);
+                    slot.stage = Stage::Idle(session);
                 }
             }
             Err(why) => {
@@ -258,13 +241,12 @@ impl<S, L: Clone> Book<S, L> {
     }
 
     /// What was counted.
-    #[allow(dead_code)]
     pub(super) fn counts(&self) -> SessionCounts {
         self.counts
     }
 }
 
-impl<S, L> Slot<S, L> {
+impl<S> Slot<S> {
     fn back_off(&mut self, why: WhySync, now: Instant) {
         let pause = BACK_OFF.0.saturating_mul(1 << self.failures.min(16)).min(BACK_OFF.1);
         self.failures = self.failures.saturating_add(1);
@@ -277,7 +259,7 @@ mod tests {
     use super::*;
     use crate::clock;
 
-    type Sessions = Book<&'static str, u32>;
+    type Sessions = Book<&'static str>;
 
     fn id(name: &str) -> ContainerId {
         ContainerId::from(name)
@@ -287,7 +269,7 @@ mod tests {
         assert_eq!(book.way(container, 1, now), Way::Sync(WhySync::FirstAttempt));
         book.works(container, 1);
         assert_eq!(book.way(container, 1, now), Way::Sync(WhySync::Opening));
-        assert_eq!(book.next_opening(), Some((container.clone(), None)));
+        assert_eq!(book.next_opening(), Some(container.clone()));
         book.opened(container, Ok("session"), now);
     }
 
@@ -307,31 +289,30 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_is_opened_again_ever_later_after_what_it_left_is_removed() {
+    fn what_ends_is_opened_again_ever_later() {
         let (mut book, began, a) = (Sessions::default(), clock::now(), id("a"));
         open(&mut book, &a, began);
         assert_eq!(book.way(&a, 1, began), Way::Session("session"));
-        book.ended(&a, (WhySync::Silent, Some(7)), began, began);
+        book.ended(&a, WhySync::Silent, began, began);
         let mut openings = Vec::new();
         for second in 0..700 {
             let now = began + Duration::from_secs(second);
             let way = book.way(&a, 1, now);
             assert!(matches!(way, Way::Sync(WhySync::Silent | WhySync::Opening)), "{way:?} at {second} s");
-            while let Some((container, leftover)) = book.next_opening() {
+            while let Some(container) = book.next_opening() {
                 openings.push(second);
-                assert_eq!(leftover, Some(7), "it was not removed yet");
                 book.opened(&container, Err(WhySync::Silent), now);
             }
         }
         assert_eq!(openings, [1, 3, 7, 15, 31, 63, 127, 255, 511]);
         let now = began + Duration::from_secs(1_000);
         let _ = book.way(&a, 1, now);
-        assert_eq!(book.next_opening(), Some((a.clone(), Some(7))));
+        assert_eq!(book.next_opening(), Some(a.clone()));
         book.opened(&a, Ok("another"), now);
         assert_eq!(book.way(&a, 1, now + WORKED), Way::Session("another"));
-        book.ended(&a, (WhySync::Ended, None), now, now + WORKED);
+        book.ended(&a, WhySync::Ended, now, now + WORKED);
         let _ = book.way(&a, 1, now + WORKED + BACK_OFF.0);
-        assert_eq!(book.next_opening(), Some((a, None)), "the last one worked");
+        assert_eq!(book.next_opening(), Some(a), "the last one worked");
     }
 
     #[test]

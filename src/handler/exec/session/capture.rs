@@ -19,6 +19,8 @@ pub(super) struct End {
     pub(super) exit_code: u32,
     /// Standard output, then standard error, cut to as many bytes as were to be kept.
     pub(super) output: Bytes,
+    /// How much of that is standard output.
+    pub(super) stdout: usize,
     /// How many bytes the command said.
     pub(super) said: usize,
 }
@@ -130,8 +132,9 @@ impl Capture {
     pub(super) fn end(self) -> Option<End> {
         let said = self.said();
         let exit_code = self.exit_code.filter(|_| self.stdout.is_ended && self.stderr.is_ended)?;
+        let stdout = self.stdout.kept.len();
         let output = self.stdout.kept.into_iter().chain(self.stderr.kept).take(self.most).collect();
-        Some(End { exit_code, output, said })
+        Some(End { exit_code, output, stdout, said })
     }
 }
 
@@ -194,8 +197,8 @@ mod tests {
             prop_assert_eq!(capture.is_answered(), is_pinged);
             prop_assert!(capture.has_ended());
             let said = stdout.len() + stderr.len();
-            let output = Bytes::from([stdout, stderr].concat());
-            prop_assert_eq!(capture.end(), Some(End { exit_code, output, said }));
+            let output = Bytes::from([&stdout[..], &stderr].concat());
+            prop_assert_eq!(capture.end(), Some(End { exit_code, output, stdout: stdout.len(), said }));
         }
     }
 
@@ -212,7 +215,10 @@ mod tests {
         assert!(!capture.has_ended());
         capture.take(Output::Stderr, format!("{nonce}\nlater").as_bytes()).unwrap();
         let said = 2 * 1000 * 4096;
-        assert_eq!(capture.end(), Some(End { exit_code: 7, output: Bytes::from("x".repeat(10)), said }));
+        assert_eq!(
+            capture.end(),
+            Some(End { exit_code: 7, output: Bytes::from("x".repeat(10)), stdout: 10, said })
+        );
     }
 
     #[test]

@@ -7,17 +7,14 @@ use tonic::{Code, Status, transport::Channel};
 
 use super::{
     capture::Capture,
-    script::{self, Ask, CLEANUP, Nonce, RUN_BY_PATH, SCRIPT},
+    script::{self, Ask, Nonce, RUN_BY_PATH},
     stream::{Address, Came, Stream},
 };
 use crate::{
     ids::ContainerId,
     phases::{ExecEnd, PhasesHandle},
     proto::{
-        cri::{
-            ExecRequest, ExecResponse, ExecSyncRequest, ExecSyncResponse,
-            runtime_service_server::SERVICE_NAME,
-        },
+        cri::{ExecRequest, ExecResponse, runtime_service_server::SERVICE_NAME},
         encoded,
     },
     results::exec_route::WhySync,
@@ -26,73 +23,42 @@ use crate::{
 /// 10 s for all of it: starting a shell takes a runtime 30 ms, or a second on a busy node.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// 5 s: the timeout of the command that removes what an earlier session has left behind.
-const CLEANING: i64 = 5;
-
 /// 256 KiB: the longest environment that is compared.
 const LONGEST_ENVIRONMENT: usize = 256 << 10;
 
 /// What a shell sets for itself.
 const SHELLS_OWN: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
 
-/// The shells of a session, which run in a container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Helper {
-    /// The process that leads their group, in the container's own numbers.
-    pub(super) pid: u32,
-    /// When it began, in the kernel's ticks: another process of that number has another one.
-    pub(super) began: u64,
-    /// The shell that runs commands.
-    pub(super) runner: u32,
-}
-
-/// A stream to a helper.
+/// A stream to the shells of a session.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) stream: Stream,
     pub(super) key: Nonce,
-    pub(super) helper: Helper,
+    /// The shell that runs commands: a process, in the container's own numbers.
+    pub(super) runner: u32,
 }
 
-/// Opens a session in a container, after what an earlier one has left behind is removed.
+/// Opens a session in a container for the criprobe at `owner`.
 ///
 /// # Errors
 /// Why there is none.
 pub(super) async fn open(
     channel: &Channel,
     phases: &PhasesHandle,
+    owner: &str,
     container: &ContainerId,
-    leftover: Option<Helper>,
 ) -> Result<Line, WhySync> {
-    let opening = async {
-        if let Some(leftover) = leftover {
-            clean(channel, container, leftover).await?;
-        }
-        // The runtime's events name no calls: so that its exec is not taken for that of a client's call.
-        let probed = phases.probed(container);
-        let opened = start(channel, container).await;
-        let _ = probed.ended(ExecEnd::Unanswered);
-        opened
-    };
-    time::timeout(OPENING, opening).await.unwrap_or(Err(WhySync::Silent))
+    // The runtime's events name no calls: so that its exec is not taken for that of a client's call.
+    let probed = phases.probed(container);
+    let opened = time::timeout(OPENING, start(channel, owner, container)).await;
+    let _ = probed.ended(ExecEnd::Unanswered);
+    opened.unwrap_or(Err(WhySync::Silent))
 }
 
-/// Removes the shells of an earlier session, if they are still there.
-async fn clean(channel: &Channel, container: &ContainerId, leftover: Helper) -> Result<(), WhySync> {
-    let words = ["sh", "-c", CLEANUP, "sh", &leftover.pid.to_string(), &leftover.began.to_string()];
-    let request = ExecSyncRequest {
-        container_id: container.as_str().to_owned(),
-        cmd: words.map(str::to_owned).to_vec(),
-        timeout: CLEANING,
-    };
-    let cleaned = encoded::call::<ExecSyncResponse>(channel, SERVICE_NAME, "ExecSync", &request).await;
-    cleaned.ok().filter(|answer| answer.exit_code == 0).map(drop).ok_or(WhySync::Silent)
-}
-
-async fn start(channel: &Channel, container: &ContainerId) -> Result<Line, WhySync> {
+async fn start(channel: &Channel, owner: &str, container: &ContainerId) -> Result<Line, WhySync> {
     let request = ExecRequest {
         container_id: container.as_str().to_owned(),
-        cmd: ["sh", "-c", SCRIPT].map(str::to_owned).to_vec(),
+        cmd: ["sh", "-c", &script::script(owner)].map(str::to_owned).to_vec(),
         tty: false,
         stdin: true,
         stdout: true,
@@ -103,9 +69,9 @@ async fn start(channel: &Channel, container: &ContainerId) -> Result<Line, WhySy
     let mut stream = Stream::open(&Address::read(&url)?).await?;
     let key = Nonce::fresh();
     stream.send(&format!("{key}\n")).await.map_err(|_| WhySync::Ended)?;
-    let hello = ask(&mut stream, &key, Ask::Hello).await?;
-    let helper = helper(&hello.0).filter(|_| hello.1 == 0).ok_or(WhySync::Shell)?;
-    let mut line = Line { stream, key, helper };
+    let (hello, code) = ask(&mut stream, &key, Ask::Hello).await?;
+    let runner = runner(&hello).filter(|_| code == 0).ok_or(WhySync::Shell)?;
+    let mut line = Line { stream, key, runner };
     line.prove().await?;
     Ok(line)
 }
@@ -134,7 +100,7 @@ impl Line {
     }
 }
 
-/// What the shells answer, and with which code.
+/// What the shells answer on standard output, and with which code. Some shells complain on standard error as they start.
 async fn ask(stream: &mut Stream, key: &Nonce, what: Ask<'_>) -> Result<(Vec<u8>, u32), WhySync> {
     let nonce = Nonce::fresh();
     stream.send(&what.line(key, &nonce)).await.map_err(|_| WhySync::Ended)?;
@@ -149,17 +115,12 @@ async fn ask(stream: &mut Stream, key: &Nonce, what: Ask<'_>) -> Result<(Vec<u8>
         }
     }
     let end = capture.end().ok_or(WhySync::Shell)?;
-    Ok((end.output.to_vec(), end.exit_code))
+    Ok((end.output[..end.stdout].to_vec(), end.exit_code))
 }
 
-/// Reads `PID RUNNER STAT`... as the shells write it: the runner's number, then `/proc/PID/stat`.
-fn helper(hello: &[u8]) -> Option<Helper> {
-    // What comes before is what the shell says by itself.
-    let text = String::from_utf8_lossy(hello);
-    let (runner, stat) = text.lines().last()?.split_once(' ')?;
-    let pid = stat.split(' ').next()?.parse().ok()?;
-    let began = stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()?;
-    Some(Helper { pid, began, runner: runner.parse().ok()? })
+/// The number of the shell that runs commands, as it writes it. What comes before is what the shell says by itself.
+pub(super) fn runner(hello: &[u8]) -> Option<u32> {
+    String::from_utf8_lossy(hello).lines().last()?.parse().ok()
 }
 
 /// The assignments of an environment, sorted.
@@ -218,14 +179,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_helper_is_read_from_the_last_line_and_whatever_its_name() {
-        let stat = "7 (s) h) S 1 7 7 0 -1 4194304 394 0 0 0 0 0 0 0 20 0 1 0 7067500 2654208";
-        let helper_of = |text: &str| helper(text.as_bytes());
-        let expected = Some(Helper { pid: 7, began: 7_067_500, runner: 9 });
-        assert_eq!(helper_of(&format!("9 {stat}\n")), expected);
-        assert_eq!(helper_of(&format!("Welcome to this image\n9 {stat}\n")), expected);
-        for text in ["", "9", "9 7", "x 7 (sh) S 1", "9 7 (sh) S 1 7 7"] {
-            assert_eq!(helper_of(text), None, "{text}");
+    fn the_runner_is_read_from_the_last_line() {
+        for (hello, expected) in
+            [("9\n", Some(9)), ("Welcome\n9\n", Some(9)), ("", None), ("\n", None), ("x\n", None)]
+        {
+            assert_eq!(runner(hello.as_bytes()), expected, "{hello:?}");
         }
     }
 

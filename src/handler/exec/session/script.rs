@@ -29,7 +29,9 @@ const LONGEST: usize = 16 << 10;
 /// - What is said about a command that a signal ended goes to the runner's standard error, which is `/dev/null`.
 /// - A marker that cannot be written ends the session: ExecSync decides then.
 /// - `_g` kills what is in this process group and is not one of the three, and looks again until nothing is left.
-pub(super) const SCRIPT: &str = r#"_t="trap _s=1 HUP INT QUIT TERM USR1 USR2 ALRM"
+/// - `_o` kills the process groups of shells with the same first line, which names whose they are. The stream may have ended
+///   without them, because they are stopped or frozen, or because the runtime was killed, whose shim keeps their input open.
+const SCRIPT: &str = r#"_t="trap _s=1 HUP INT QUIT TERM USR1 USR2 ALRM"
 $_t
 exec 3>&2 2>/dev/null 4>&1
 _g(){ _i=0
@@ -41,6 +43,13 @@ set -- ${_x##*) }
 done
 [ "$_f" ] || break
 done; }
+_o(){ set +f
+IFS= read -r _h </proc/$$/cmdline
+for _d in /proc/[0-9]*; do
+IFS= read -r _x <$_d/cmdline && [ "$_x" = "$_h" ] && IFS= read -r _x <$_d/stat && set -- ${_x##*) } &&
+[ "$3" != $$ ] && kill -9 -$3
+done
+set -f; }
 _z(){ echo "$_m $1" && echo "$_m" >&3 || exit; }
 _r(){ _m=$1; shift; (exec "$@") </dev/null 2>&3 3>&-; _z $?; }
 { $_t
@@ -62,15 +71,17 @@ while _s= _l=; IFS= read -r _l || { [ "$_s" ] && _l=; }; do case $_l in
 *) break;;
 esac; done; }"#;
 
-/// Removes the shells of a session that no longer answer: `sh -c CLEANUP sh PID STARTED` kills the process group that this
-/// process leads, if it is still the one that started then.
-pub(super) const CLEANUP: &str = r#"IFS= read -r x </proc/$1/stat || exit 0; p=$1 t=$2; set -- ${x##*) }; [ "${20}" = "$t" ] && kill -9 -"$p"; exit 0"#;
-
-/// Writes the session's shells' own process as `PID RUNNER STAT`, the last being that of the first in `/proc/PID/stat`.
-const HELLO: &str = "read _x _y </proc/self/stat;IFS= read -r _y </proc/$$/stat;echo \"$_x $_y\";_z 0";
+/// Writes the number of the shell that runs commands, after it has killed what earlier sessions have left behind.
+const HELLO: &str = r#"_o;read _x _y </proc/self/stat;echo "$_x";_z 0"#;
 
 /// Tries a program that is in no folder. A shell that runs it all the same has it built in, and never runs the image's.
 const BUILT_IN: &str = "(PATH=/dev/null;exec cat /dev/null) </dev/null 2>&3 3>&-;_z $?";
+
+/// What `sh -c` runs for the criprobe that listens at `owner`, which is shown to those who look at the container's processes.
+pub(super) fn script(owner: &str) -> String {
+    let owner: String = owner.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
+    format!("# exec session of criprobe at {owner}\n{SCRIPT}")
+}
 
 /// Has a shell with programs of its own, a busybox that is built so, run the image's all the same, as ExecSync does. What it has
 /// built in runs only by a path, which says the same of itself if that leads to the shell's own file. Otherwise, ExecSync

@@ -1,0 +1,277 @@
+//! The script in real shells, without a runtime: dash, the ash of busybox, bash.
+
+use std::{
+    io::{Read, Write},
+    os::unix::process::CommandExt,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+};
+
+use proptest::{prelude::*, test_runner::TestRunner};
+
+use super::{capture::Output, *};
+
+/// How to start each of them. `make test` has busybox installed; the others are Debian's own.
+const SHELLS: [&[&str]; 3] = [&["dash"], &["busybox", "sh"], &["bash"]];
+
+/// How long one of them may take to answer.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The script in one of them.
+struct Shell {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    outputs: Receiver<(Output, Vec<u8>)>,
+    key: Nonce,
+}
+
+impl Shell {
+    fn start(program: &[&str]) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        Self::start_for(program, &format!("/run/test-{}", COUNT.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn start_for(program: &[&str], owner: &str) -> Self {
+        let mut child = Command::new(program[0])
+            .args(&program[1..])
+            .args(["-c", &script::script(owner)])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{program:?}: {error}; run `make test`, which installs it"));
+        let (sender, outputs) = channel();
+        forward(Output::Stdout, child.stdout.take().unwrap(), sender.clone());
+        forward(Output::Stderr, child.stderr.take().unwrap(), sender);
+        let key = Nonce::fresh();
+        let mut shell = Self { stdin: child.stdin.take(), child, outputs, key };
+        shell.send(&format!("{}\n", shell.key));
+        shell
+    }
+
+    fn send(&mut self, text: &str) {
+        self.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    fn begin(&mut self, ask: Ask<'_>) -> Capture {
+        let nonce = Nonce::fresh();
+        self.send(&ask.line(&self.key.clone(), &nonce));
+        Capture::new(nonce, 1 << 20)
+    }
+
+    fn end(&self, mut capture: Capture) -> End {
+        while !capture.has_ended() {
+            let (output, octets) = self.outputs.recv_timeout(LIMIT).expect("the shell answers");
+            capture.take(output, &octets).unwrap();
+        }
+        capture.end().unwrap()
+    }
+
+    fn run(&mut self, words: &[String]) -> (u32, Bytes) {
+        let text = script::command(Expansion::literal(words)).expect("it can be said to a shell");
+        let capture = self.begin(Ask::Run(&text));
+        let End { exit_code, output, .. } = self.end(capture);
+        (exit_code, output)
+    }
+
+    fn run_text(&mut self, words: &[&str]) -> (u32, String) {
+        let words: Vec<_> = words.iter().map(|&word| word.to_owned()).collect();
+        let (exit_code, output) = self.run(&words);
+        (exit_code, String::from_utf8_lossy(&output).into_owned())
+    }
+
+    /// The shell that runs commands; kills other sessions of the same owner.
+    fn runner(&mut self) -> u32 {
+        let capture = self.begin(Ask::Hello);
+        opening::runner(&self.end(capture).output).expect("it says who it is")
+    }
+
+    fn group(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end.
+    fn ended(&mut self) {
+        let until = clock::now() + LIMIT;
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(clock::now() < until, "the shell ends");
+            thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        self.stdin = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn forward(output: Output, mut from: impl Read + Send + 'static, to: Sender<(Output, Vec<u8>)>) {
+    thread::spawn(move || {
+        let mut octets = vec![0; 64 << 10];
+        while let Ok(read @ 1..) = from.read(&mut octets) {
+            if to.send((output, octets[..read].to_vec())).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// Those that still are in a process group, but for zombies.
+fn members(group: u32) -> Vec<String> {
+    let stats = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let (state, of) = (fields.next()?, fields.nth(1)?);
+        (state != "Z" && of == group.to_string()).then_some(stat.clone())
+    });
+    stats.collect()
+}
+
+#[test]
+fn words_reach_a_program_as_they_are_whatever_they_contain() {
+    let word = prop_oneof![
+        "[ -~\t\n\r]{0,12}",
+        r#"['"\\$`!*?~#&|;<>(){}\[\] \n]{0,12}"#,
+        "[\u{80}-\u{10ffff}]{0,6}",
+        any::<String>().prop_map(|text| text.replace(|letter: char| letter.is_ascii_control(), "")),
+    ];
+    let words = prop::collection::vec(word, 0..6);
+    for program in SHELLS {
+        let shell = Mutex::new(Shell::start(program));
+        let config = ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() };
+        let cases = TestRunner::new(config).run(&words, |words| {
+            prop_assume!(!words.iter().any(|word| word.contains("setsid")));
+            let command: Vec<_> = ["/usr/bin/printf", "%s\\0", "begin"]
+                .map(str::to_owned)
+                .into_iter()
+                .chain(words.clone())
+                .collect();
+            let (exit_code, output) = shell.lock().unwrap().run(&command);
+            let expected: Vec<u8> =
+                command[2..].iter().flat_map(|word| [word.as_bytes(), b"\0"].concat()).collect();
+            prop_assert_eq!((exit_code, output), (0, Bytes::from(expected)));
+            Ok(())
+        });
+        cases.unwrap_or_else(|error| panic!("{program:?}: {error}"));
+    }
+}
+
+#[test]
+fn exit_codes_signals_and_both_outputs_come_as_they_are() {
+    for program in SHELLS {
+        let mut shell = Shell::start(program);
+        for code in 0..=255 {
+            let command = format!("echo out; echo err >&2; exit {code}");
+            assert_eq!(
+                shell.run_text(&["/bin/sh", "-c", &command]),
+                (code, "out\nerr\n".to_owned()),
+                "{program:?}"
+            );
+        }
+        for signal in [1, 2, 3, 6, 9, 11, 13, 14, 15, 34] {
+            let command = format!("printf said; kill -{signal} $$");
+            assert_eq!(
+                shell.run_text(&["/bin/sh", "-c", &command]),
+                (128 + signal, "said".to_owned()),
+                "{program:?}"
+            );
+        }
+        for missing in ["no-such-program", "exit", "if", "_r", "./", "/etc/passwd"] {
+            let (code, _) = shell.run_text(&[missing, "3"]);
+            assert!(matches!(code, 126 | 127), "{program:?} {missing}: {code}");
+        }
+    }
+}
+
+#[test]
+fn a_command_gets_nothing_of_the_shells_own() {
+    for program in SHELLS {
+        let mut shell = Shell::start(program);
+        let (_, status) = shell.run_text(&["/bin/cat", "/proc/self/status"]);
+        let signals = |status: &str| status.lines().filter(|line| line.starts_with("Sig")).skip(1).collect::<Vec<_>>().join("\n");
+        let ours = Command::new("/bin/cat").arg("/proc/self/status").output().unwrap().stdout;
+        assert_eq!(signals(&status), signals(&String::from_utf8_lossy(&ours)), "{program:?}");
+        let (_, descriptors) = shell.run_text(&["/bin/ls", "/proc/self/fd"]);
+        assert_eq!(descriptors, "0\n1\n2\n3\n", "{program:?}: the last is that of ls itself");
+        let (_, stdin) = shell.run_text(&["/bin/readlink", "/proc/self/fd/0"]);
+        assert_eq!(stdin, "/dev/null\n", "{program:?}");
+        let (_, names) = shell.run_text(&["/usr/bin/env"]);
+        assert!(names.lines().all(|line| !line.starts_with('_') || line.starts_with("_=")), "{names}");
+    }
+}
+
+#[test]
+fn what_runs_is_killed_with_its_group_and_the_shells_go_on() {
+    for program in SHELLS {
+        let mut shell = Shell::start(program);
+        let pid = shell.group();
+        let runner = shell.runner();
+        let mut capture = shell.begin(Ask::Run(" '/bin/sh' '-c' 'sleep 1000 & sleep 1000'"));
+        let (key, pong) = (shell.key.clone(), Nonce::fresh());
+        shell.send(&script::ping(&key, runner, &pong));
+        capture.asked(pong);
+        while !capture.is_answered() {
+            let (output, octets) = shell.outputs.recv_timeout(LIMIT).expect("the reader answers");
+            capture.take(output, &octets).unwrap();
+        }
+        let until = clock::now() + LIMIT;
+        while members(pid).len() < 6 {
+            assert!(clock::now() < until, "{program:?}: {:?}", members(pid));
+            thread::yield_now();
+        }
+        shell.send(&script::kill(&key));
+        assert_eq!(shell.end(capture).exit_code, 137, "{program:?}");
+        assert_eq!(members(pid).len(), 3, "{program:?}: {:?}", members(pid));
+        assert_eq!(shell.run_text(&["/bin/echo", "on"]), (0, "on\n".to_owned()));
+    }
+}
+
+#[test]
+fn a_command_that_signals_its_group_does_not_end_the_shells() {
+    for program in SHELLS {
+        let mut shell = Shell::start(program);
+        for signal in ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "ALRM"] {
+            let (code, _) = shell.run_text(&["/bin/sh", "-c", &format!("kill -{signal} 0; sleep 1000")]);
+            assert!(code > 128, "{program:?} {signal}: {code}");
+            assert_eq!(shell.run_text(&["/bin/echo", "on"]), (0, "on\n".to_owned()), "{program:?} {signal}");
+        }
+    }
+}
+
+#[test]
+fn all_ends_when_the_stream_closes_also_in_the_middle_of_a_command() {
+    for program in SHELLS {
+        let mut shell = Shell::start(program);
+        let pid = shell.group();
+        let _ = shell.begin(Ask::Run(" '/bin/sh' '-c' 'sleep 1000 & sleep 1000'"));
+        let until = clock::now() + LIMIT;
+        while members(pid).len() < 6 {
+            assert!(clock::now() < until, "{program:?}: {:?}", members(pid));
+            thread::yield_now();
+        }
+        shell.stdin = None;
+        shell.ended();
+        assert_eq!(members(pid), Vec::<String>::new(), "{program:?}");
+    }
+}
+
+#[test]
+fn a_new_session_removes_stopped_ones_of_the_same_owner_and_no_others() {
+    for program in SHELLS {
+        let owner = |owner: &str| Shell::start_for(program, &format!("/run/{owner} {program:?}"));
+        let (mut stopped, mut other) = (owner("one"), owner("other"));
+        stopped.runner();
+        let _ = stopped.begin(Ask::Run(" '/bin/sh' '-c' 'kill -STOP 0'"));
+        owner("one").runner();
+        stopped.ended();
+        assert_eq!(other.run_text(&["/bin/echo", "on"]), (0, "on\n".to_owned()), "{program:?}");
+    }
+}
