@@ -54,6 +54,7 @@ struct Subject<'a> {
     daemon: &'a Daemon,
     client: Cri,
     pod: Pod,
+    name: &'static str,
     id: ContainerId,
 }
 
@@ -86,7 +87,7 @@ impl<'a> Subject<'a> {
         let pod = cri::run_pod(&mut client, name, &[]).await?;
         let linux = linux.with_own_pids();
         let id = run_confined(&daemon.socket(), &mut client, &pod, (container, 0), linux).await?;
-        Ok(Self { daemon, client, pod, id })
+        Ok(Self { daemon, client, pod, name: "app", id })
     }
 
     /// The same after its container has ended and begun again.
@@ -100,7 +101,8 @@ impl<'a> Subject<'a> {
     }
 
     fn name(&self) -> String {
-        format!("default/{}/app", self.pod.config.metadata.as_ref().map_or("", |metadata| &metadata.name))
+        let pod = self.pod.config.metadata.as_ref().map_or("", |metadata| &metadata.name);
+        format!("default/{pod}/{}", self.name)
     }
 
     /// Makes an attempt.

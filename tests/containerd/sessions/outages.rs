@@ -54,7 +54,8 @@ async fn a_criprobe_that_is_killed_leaves_nothing_in_containers() -> Result<()> 
 
     daemon.start_again(&lab.socket(), &[]).await?;
     for (pod, id) in left {
-        let subject = Subject { daemon: &daemon, client: daemon.client().await?, pod, id };
+        let client = daemon.client().await?;
+        let subject = Subject { daemon: &daemon, client, pod, name: "app", id };
         subject.opened().await?;
     }
     Ok(())

@@ -196,7 +196,9 @@ fn a_command_gets_nothing_of_the_shells_own() {
     for program in SHELLS {
         let mut shell = Shell::start(program);
         let (_, status) = shell.run_text(&["/bin/cat", "/proc/self/status"]);
-        let signals = |status: &str| status.lines().filter(|line| line.starts_with("Sig")).skip(1).collect::<Vec<_>>().join("\n");
+        let signals = |status: &str| {
+            status.lines().filter(|line| line.starts_with("Sig")).skip(1).collect::<Vec<_>>().join("\n")
+        };
         let ours = Command::new("/bin/cat").arg("/proc/self/status").output().unwrap().stdout;
         assert_eq!(signals(&status), signals(&String::from_utf8_lossy(&ours)), "{program:?}");
         let (_, descriptors) = shell.run_text(&["/bin/ls", "/proc/self/fd"]);
