@@ -56,7 +56,7 @@ const DESCRIPTORS: [&[&str]; 3] = [
 
 /// Lines that may differ: what counts processes, time and memory; the parent, the session and the process group; the number of
 /// a pipe, and which of two /dev/null the standard input is. docs/exec-sessions.md has them all.
-const DIFFERENT: [&str; 16] = [
+const DIFFERENT: [&str; 17] = [
     "Pid",
     "Tgid",
     "PPid",
@@ -64,6 +64,7 @@ const DIFFERENT: [&str; 16] = [
     "NSpid",
     "NSpgid",
     "NSsid",
+    "SigQ",
     "VmRSS",
     "VmHWM",
     "RssAnon",
