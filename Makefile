@@ -21,7 +21,7 @@ SCRIPTS = $(wildcard tests/lab/*.sh packaging/*.sh packaging/rpm/*.sh packaging/
 FUZZ_TARGETS = $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 FUZZ_SECONDS = $(patsubst %s,%,$(or $(FOR),60))
 
-.PHONY: help build man deb rpm image notices demo test check bench bench-prober bench-hostile bench-restart bench-exec fuzz proto toolchain
+.PHONY: help build man deb rpm image notices demo test test-exec-equality check bench bench-prober bench-hostile bench-restart bench-exec fuzz proto toolchain
 
 help:
 	@echo "make build                    the release binary, target/release/criprobe"
@@ -32,6 +32,7 @@ help:
 	@echo "make demo [FOR=20s]           criprobe on its embedded runtime; needs neither root nor containerd"
 	@echo "make demo RUNTIME=containerd  the same on a private containerd with real containers (root; Debian or Ubuntu)"
 	@echo "make test                     all tests; as root on Debian or Ubuntu, also with a private containerd, systemd and a browser"
+	@echo "make test-exec-equality [COMMANDS=10000]  random commands by sessions and by ExecSync; SEED=... repeats a run"
 	@echo "make check                    format, lints, docs, scripts, and whether the fuzz targets compile"
 	@echo "make bench [ARGS=--quick]     criprobe beside socat, nginx and HAProxy; ARGS=--trace: what a file of calls costs"
 	@echo "make bench-prober             5,000 probes on one node: attempts, lag, CPU, memory; ARGS as for bench"
@@ -60,6 +61,11 @@ endif
 
 test: toolchain
 	@tests/lab/run-tests.sh --locked $(ARGS)
+
+# COMMANDS: how many are compared, all three shells together. SEED: those of an earlier run again.
+test-exec-equality: toolchain
+	EQUALITY_COMMANDS=$(or $(COMMANDS),10000) EQUALITY_SEED=$(SEED) cargo test --locked --test containerd -- \
+		--nocapture sessions::equality
 
 # The second clippy checks what users install, without `faults`. It has tokio's feature because the tests do, so that no
 # dependency is checked again. criprobe-proto and criprobe-fleet are checked alone for the same reason.

@@ -4,77 +4,23 @@ use anyhow::Result;
 use criprobe::{
     ids::ContainerId,
     proto::cri::{self as pb},
-    runtime::channel,
 };
 use serde_json::Value;
-use tonic::client::Grpc;
-use tonic_prost::ProstCodec;
 
 use crate::support::{
     PATIENCE,
+    confined::{Linux, run_confined},
     containerd::Lab,
     cri::{self, Container, Cri, Pod},
     daemon::Daemon,
     eventually,
 };
 
-/// A `CreateContainerRequest` with a limit of memory, which criprobe's own messages do not have.
-#[derive(Clone, PartialEq, prost::Message)]
-struct LimitedRequest {
-    #[prost(string, tag = "1")]
-    pod_sandbox_id: String,
-    #[prost(message, optional, tag = "2")]
-    config: Option<LimitedConfig>,
-    #[prost(message, optional, tag = "3")]
-    sandbox_config: Option<pb::PodSandboxConfig>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct LimitedConfig {
-    #[prost(message, optional, tag = "1")]
-    metadata: Option<pb::ContainerMetadata>,
-    #[prost(message, optional, tag = "2")]
-    image: Option<pb::ImageSpec>,
-    #[prost(string, repeated, tag = "3")]
-    command: Vec<String>,
-    #[prost(message, optional, tag = "15")]
-    linux: Option<Linux>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct Linux {
-    #[prost(message, optional, tag = "1")]
-    resources: Option<Resources>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct Resources {
-    #[prost(int64, tag = "4")]
-    memory_limit_in_bytes: i64,
-}
-
 /// Starts a container that takes more memory than its 16 MiB.
 async fn run_greedy(daemon: &Daemon, client: &mut Cri, pod: &Pod) -> Result<()> {
     let command = ["sh", "-c", "x=0123456789abcdef; while true; do x=$x$x; done"];
-    let whole = cri::creation(pod, &Container::shell(&command));
-    let config = whole.config.unwrap_or_default();
-    let resources = Some(Resources { memory_limit_in_bytes: 16 << 20 });
-    let request = LimitedRequest {
-        pod_sandbox_id: whole.pod_sandbox_id,
-        config: Some(LimitedConfig {
-            metadata: config.metadata,
-            image: config.image,
-            command: config.command,
-            linux: Some(Linux { resources }),
-        }),
-        sandbox_config: whole.sandbox_config,
-    };
-    let mut raw = Grpc::new(channel(daemon.socket()));
-    raw.ready().await?;
-    let path = "/runtime.v1.RuntimeService/CreateContainer".parse()?;
-    let codec = ProstCodec::<LimitedRequest, pb::CreateContainerResponse>::default();
-    let container_id = raw.unary(tonic::Request::new(request), path, codec).await?.into_inner().container_id;
-    client.start_container(pb::StartContainerRequest { container_id }).await?;
+    let linux = Linux::memory(16 << 20);
+    run_confined(&daemon.socket(), client, pod, (&Container::shell(&command), 0), linux).await?;
     Ok(())
 }
 

@@ -30,6 +30,9 @@ mod inventory;
 /// What containers died of.
 mod exits;
 
+/// Commands by exec sessions, beside the same by ExecSync.
+mod sessions;
+
 /// containerd goes away and comes back.
 mod restarts;
 

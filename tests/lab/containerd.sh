@@ -8,6 +8,7 @@
 #   containerd.sh start DIR        starts it again with the same state
 #   containerd.sh crun DIR         installs crun and starts containerd again, which then runs pods of runtime handler "crun"
 #   containerd.sh image DIR NAME HEALTHCHECK  adds an image like busybox:1 in Docker's format, with this JSON as HEALTHCHECK
+#   containerd.sh shells DIR       adds localhost/dash:1 and localhost/bash:1, where that is /bin/sh, and localhost/no-shell:1
 #   containerd.sh down DIR         stops and removes everything: containers, shims, mounts, network, cgroups, DIR
 #
 # Rigs can run at the same time, also next to a containerd of the machine: root, state, sockets, CNI and runc's state are
@@ -220,23 +221,31 @@ END
   \"annotations\": {\"io.containerd.image.name\": \"$1\"}}"
 }
 
+# Copies the program $1 to /bin/$2 of the tree $3, with its shared libraries.
+add_program() {
+    mkdir -p "$3/bin"
+    cp -L "$1" "$3/bin/$2"
+    for library in $(ldd "$1" 2>/dev/null | grep -o '/[^ ]*' || true); do # none, where it is static
+        mkdir -p "$3$(dirname "$library")"
+        cp -L "$library" "$3$library"
+    done
+}
+
+# Writes the tree $1 as the layer $2.
+pack_layer() { tar -C "$1" --owner=0 --group=0 --numeric-owner -cf "$2" .; }
+
 # Builds an OCI archive of both images, DIR/images.tar, from the machine's busybox.
 build_images() {
     root=$DIR/image
     mkdir -p "$DIR/oci/blobs/sha256" "$root/bin" "$root/etc" "$root/root" "$root/tmp"
     chmod 1777 "$root/tmp"
-    busybox=$(command -v busybox)
-    cp "$busybox" "$root/bin/busybox"
-    for library in $(ldd "$busybox" 2>/dev/null | grep -o '/[^ ]*' || true); do # none, where it is static
-        mkdir -p "$root$(dirname "$library")"
-        cp -L "$library" "$root$library"
-    done
+    add_program "$(command -v busybox)" busybox "$root"
     for applet in $(busybox --list); do
         [ "$applet" = busybox ] || ln -s busybox "$root/bin/$applet"
     done
     echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
     echo 'root:x:0:' >"$root/etc/group"
-    tar -C "$root" --owner=0 --group=0 --numeric-owner -cf "$DIR/oci/file" .
+    pack_layer "$root" "$DIR/oci/file"
     store_blob "$DIR/oci/file"
     layer=$digest layer_size=$size manifests=
     echo "$layer" >"$DIR/layer"
@@ -256,21 +265,61 @@ use_crun() {
     launch
 }
 
-# Adds an image named $1 with the HEALTHCHECK $2: an archive as `docker save` writes it, on the existing layer.
-add_image() {
+# Makes a folder `work` with the layer of busybox:1 as busybox.tar.
+open_work() {
     work=$(mktemp -d -p "$DIR")
-    layer=$(cat "$DIR/layer")
-    CTR content get "sha256:$layer" >"$work/layer.tar"
+    CTR content get "sha256:$(cat "$DIR/layer")" >"$work/busybox.tar"
+}
+
+# Adds an image named $1, with $2 in its configuration, from an archive as `docker save` writes it. The other arguments are
+# its layers, files in `work`.
+import_image() {
+    name=$1 settings=$2 files='' digests=''
+    shift 2
+    for file; do
+        files="$files${files:+, }\"$file\""
+        digests="$digests${digests:+, }\"sha256:$(sha256sum "$work/$file" | cut -d' ' -f1)\""
+    done
     cat >"$work/config.json" <<END
 {"architecture": "$(architecture)", "os": "linux", "created": "2026-01-01T00:00:00Z", "docker_version": "20.10.24",
- "config": {"Env": ["PATH=/bin"], "Cmd": ["/bin/sh"], "WorkingDir": "/", "Healthcheck": $2},
- "rootfs": {"type": "layers", "diff_ids": ["sha256:$layer"]}}
+ "config": {"Env": ["PATH=/bin"], "WorkingDir": "/", $settings},
+ "rootfs": {"type": "layers", "diff_ids": [$digests]}}
 END
-    echo "[{\"Config\": \"config.json\", \"RepoTags\": [\"$1\"], \"Layers\": [\"layer.tar\"]}]" >"$work/manifest.json"
-    tar -C "$work" -cf "$work/image.tar" manifest.json config.json layer.tar
+    echo "[{\"Config\": \"config.json\", \"RepoTags\": [\"$name\"], \"Layers\": [$files]}]" >"$work/manifest.json"
+    tar -C "$work" -cf "$work/image.tar" manifest.json config.json "$@"
     CTR images import "$work/image.tar" >/dev/null
+    eventually knows_image "$name" || die "containerd does not know $name, see $DIR/containerd.log"
+}
+
+# Adds an image named $1 with the HEALTHCHECK $2.
+add_image() {
+    open_work
+    import_image "$1" "\"Cmd\": [\"/bin/sh\"], \"Healthcheck\": $2" busybox.tar
     rm -rf "$work"
-    eventually knows_image "$1" || die "containerd does not know $1, see $DIR/containerd.log"
+}
+
+# Adds images that differ from busybox:1 in their shell: in dash:1 it is dash, beside programs of GNU; in bash:1 it is bash,
+# beside GNU's dd; in no-shell:1 there are four programs and no shell.
+add_shells() {
+    open_work
+    for shell in dash bash; do
+        add_program "$(command -v $shell)" $shell "$work/$shell"
+        ln -s $shell "$work/$shell/bin/sh"
+        add_program /usr/bin/dd dd "$work/$shell"
+    done
+    for program in cat echo env false kill printenv printf pwd sleep test true '['; do
+        # kill is of another package, which may be missing: then it is busybox's
+        [ ! -x "/usr/bin/$program" ] || add_program "/usr/bin/$program" "$program" "$work/dash"
+    done
+    for program in cat false sleep true; do
+        add_program "$(command -v busybox)" $program "$work/no-shell"
+    done
+    for image in dash bash no-shell; do pack_layer "$work/$image" "$work/$image.tar"; done
+    idle='"Cmd": ["/bin/sleep", "2147483647"]'
+    import_image localhost/dash:1 "$idle" busybox.tar dash.tar
+    import_image localhost/bash:1 "$idle" busybox.tar bash.tar
+    import_image localhost/no-shell:1 "$idle" no-shell.tar
+    rm -rf "$work"
 }
 
 # Whether containerd's CRI plugin knows this image.
@@ -369,6 +418,7 @@ case ${1:-}:$# in
     start:2) open_rig "$2"; [ -n "$(running)" ] || launch ;;
     crun:2) open_rig "$2"; use_crun ;;
     image:4) open_rig "$2"; add_image "$3" "$4" ;;
+    shells:2) open_rig "$2"; add_shells ;;
     down:2) down "$2" ;;
     watch:3) watch "$2" "$3" ;;
     help:1 | --help:1 | -h:1) usage ;;

@@ -58,6 +58,25 @@ impl Lab {
         script(["image", self.path(), name, healthcheck]).map(drop)
     }
 
+    /// The shared rig with three images more: `localhost/dash:1` and `localhost/bash:1`, where these are `/bin/sh`, and
+    /// `localhost/no-shell:1`.
+    ///
+    /// # Errors
+    /// As [`Lab::start`], the same for each test.
+    pub(crate) fn shared_with_shells() -> Result<Option<&'static Self>> {
+        static ADDED: LazyLock<Result<(), String>> = LazyLock::new(|| match Lab::shared() {
+            Ok(Some(lab)) => lab.add_shells().map_err(|error| format!("{error:#}")),
+            Ok(None) | Err(_) => Ok(()),
+        });
+        ADDED.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+        Self::shared()
+    }
+
+    /// Adds those images.
+    pub(crate) fn add_shells(&self) -> Result<()> {
+        script(["shells", self.path()]).map(drop)
+    }
+
     /// The folder of its socket.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir

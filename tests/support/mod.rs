@@ -1,5 +1,6 @@
 //! What integration tests share: a daemon, a CRI client, a real containerd, a real systemd, and waiting for what must come.
 
+pub(crate) mod confined;
 pub(crate) mod containerd;
 pub(crate) mod cri;
 pub(crate) mod daemon;
