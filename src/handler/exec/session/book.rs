@@ -35,8 +35,18 @@ pub(super) const IDLE: Duration = Duration::from_secs(150);
 /// 120 s: probes that come less often have no session. So an idle session is closed only if none of its probes is left.
 pub(super) const LONGEST_PERIOD: Duration = Duration::from_secs(120);
 
+/// 10 min: so long after its last command, a container is forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
 /// 1 s to 5 min until the next opening, twice as long each time.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// 3 openings in a row that a shell did not answer: after them, none follows for this container. A program that is named `sh` and
+/// does not read its input stays behind each time, and counts against the container's limit of pids.
+const MOST_BARREN: u32 = 3;
+
+/// 30 days: for ever, as containers go.
+const NEVER: Duration = Duration::from_secs(30 * 86_400);
 
 /// 60 s: a session that lasted as long worked; the next back-off is the shortest again.
 const WORKED: Duration = Duration::from_secs(60);
@@ -53,6 +63,8 @@ struct Slot<S> {
     /// Until when ExecSync decides which commands, and why.
     doubts: Vec<(u64, WhySync, Instant)>,
     failures: u32,
+    /// Openings in a row that no shell answered.
+    barren: u32,
     /// When a command asked for a session last.
     used: Instant,
 }
@@ -126,7 +138,8 @@ impl<S> Book<S> {
                 return Way::Sync(WhySync::TooManySessions);
             }
             let stage = Stage::None { from: now, why: WhySync::FirstAttempt };
-            let slot = Slot { stage, known: VecDeque::new(), doubts: Vec::new(), failures: 0, used: now };
+            let slot =
+                Slot { stage, known: VecDeque::new(), doubts: Vec::new(), failures: 0, barren: 0, used: now };
             self.slots.insert(container.clone(), slot);
         }
         let Some(slot) = self.slots.get_mut(container) else { return Way::Sync(WhySync::FirstAttempt) };
@@ -223,13 +236,17 @@ impl<S> Book<S> {
                 self.counts.opened += 1;
                 if let Some(slot) = slot {
                     self.counts.open += 1;
-                    slot.stage = Stage::Idle(session);
+                    (slot.stage, slot.barren) = (Stage::Idle(session), 0);
                 }
             }
             Err(why) => {
                 self.counts.failed += 1;
                 if let Some(slot) = slot {
+                    slot.barren += u32::from(matches!(why, WhySync::Shell | WhySync::Silent));
                     slot.back_off(why, now);
+                    if slot.barren >= MOST_BARREN {
+                        slot.stage = Stage::None { from: now + NEVER, why };
+                    }
                 }
             }
         }
@@ -254,7 +271,9 @@ impl<S> Book<S> {
                     }
                     true
                 }
-                Stage::None { from, .. } => !is_unused || *from > now,
+                Stage::None { from, .. } => {
+                    !is_unused || *from > now && now.saturating_duration_since(slot.used) < FORGOTTEN
+                }
                 Stage::Wanted | Stage::Opening | Stage::InUse => true,
             }
         });
@@ -318,10 +337,10 @@ mod tests {
         for second in 0..700 {
             let now = began + Duration::from_secs(second);
             let way = book.way(&a, 1, now);
-            assert!(matches!(way, Way::Sync(WhySync::Silent | WhySync::Opening)), "{way:?} at {second} s");
+            assert!(!matches!(way, Way::Session(_) | Way::Busy), "{way:?} at {second} s");
             while let Some(container) = book.next_opening(now) {
                 openings.push(second);
-                book.opened(&container, Err(WhySync::Silent), now);
+                book.opened(&container, Err(WhySync::StreamRefused), now);
             }
         }
         assert_eq!(openings, [1, 3, 7, 15, 31, 63, 127, 255, 511]);
@@ -333,6 +352,24 @@ mod tests {
         book.ended(&a, WhySync::Ended, now, now + WORKED);
         let _ = book.way(&a, 1, now + WORKED + BACK_OFF.0);
         assert_eq!(book.next_opening(now + WORKED + BACK_OFF.0), Some(a), "the last one worked");
+    }
+
+    #[test]
+    fn what_runs_as_sh_and_never_answers_is_started_three_times() {
+        let (mut book, began, a) = (Sessions::default(), clock::now(), id("a"));
+        let mut openings = 0;
+        for second in 0..10_000 {
+            let now = began + Duration::from_secs(second);
+            let _ = book.way(&a, 1, now);
+            while let Some(container) = book.next_opening(now) {
+                openings += 1;
+                book.opened(&container, Err(WhySync::Silent), now);
+            }
+            book.tidy(now, |_| false);
+        }
+        assert_eq!((openings, book.slots.len()), (MOST_BARREN, 1));
+        book.tidy(began + Duration::from_secs(10_000) + FORGOTTEN, |_| false);
+        assert!(book.slots.is_empty());
     }
 
     #[test]
