@@ -25,7 +25,7 @@ use self::{
     book::{Book, LONGEST_PERIOD, QUICK, Way},
     capture::{Capture, End},
     opening::Line,
-    script::{Ask, Nonce},
+    script::{Ask, GIVEN_UP, Nonce},
     stream::{Came, Closed, Stream},
 };
 use super::PendingCall;
@@ -117,8 +117,6 @@ enum Ran {
     Ended(End),
     /// The timeout is over, and the shells are there: it runs on.
     Late(Capture),
-    /// The timeout is over, and it was killed.
-    Killed,
 }
 
 impl Sessions {
@@ -173,6 +171,10 @@ impl Sessions {
         let print = self.print(command);
         let mut lease = self.lease(container, print).await?;
         match lease.run(&words, timeout).await {
+            Ok(Ran::Ended(End { exit_code: GIVEN_UP, .. })) => {
+                lease.end(WhySync::Ended);
+                Err(WhySync::Ended)
+            }
             Ok(Ran::Ended(End { exit_code, output, said, .. })) => {
                 lease.give_back();
                 match i32::try_from(exit_code) {
@@ -183,10 +185,6 @@ impl Sessions {
                         Err(WhySync::ExitCode)
                     }
                 }
-            }
-            Ok(Ran::Killed) => {
-                lease.give_back();
-                Ok(Decided::TimedOut)
             }
             Ok(Ran::Late(capture)) => {
                 *pending = Some(Box::pin(async move {
@@ -289,32 +287,28 @@ impl Lease {
         while !capture.has_ended() {
             if let Ok(came) = time::timeout_at(until.into(), stream.next()).await {
                 take(&mut capture, came)?;
-                if wait == Wait::Asked && capture.is_answered() {
-                    (wait, until) = (Wait::Sure, over);
+                match wait {
+                    Wait::Asked if capture.is_answered() => (wait, until) = (Wait::Sure, over),
+                    // The answer passes through the same pipe as the marks, so the command had not ended.
+                    Wait::AskedAgain if capture.is_answered() && !capture.has_ended() => {
+                        return Ok(Ran::Late(capture));
+                    }
+                    _ => {}
                 }
                 continue;
             }
-            let now = clock::now();
+            // Unless they answer once the timeout is over, it is not certain that the command was late: what stood still may
+            // have been the runtime, or the stream.
             (wait, until) = match wait {
-                Wait::Quiet => {
-                    let pong = Nonce::fresh();
-                    send(stream, &script::ping(key, *runner, &pong)).await?;
-                    capture.asked(pong);
-                    (Wait::Asked, over.min(now + PATIENCE))
-                }
-                // Unless they kill it, it is not certain that the shells are there.
-                Wait::Asked if now >= over => {
-                    send(stream, &script::kill(key)).await?;
-                    (Wait::Killed, now + PATIENCE)
-                }
-                Wait::Asked | Wait::Killed => return Err(WhySync::Silent),
-                Wait::Sure => return Ok(Ran::Late(capture)),
+                Wait::Quiet => (Wait::Asked, over.min(clock::now() + PATIENCE)),
+                Wait::Sure => (Wait::AskedAgain, over + PATIENCE),
+                Wait::Asked | Wait::AskedAgain => return Err(WhySync::Silent),
             };
+            let pong = Nonce::fresh();
+            send(stream, &script::ping(key, *runner, &pong)).await?;
+            capture.asked(pong);
         }
-        match wait {
-            Wait::Killed => Ok(Ran::Killed),
-            Wait::Quiet | Wait::Asked | Wait::Sure => capture.end().map(Ran::Ended).ok_or(WhySync::Ended),
-        }
+        capture.end().map(Ran::Ended).ok_or(WhySync::Ended)
     }
 
     /// Kills what runs, and waits for its end.
@@ -364,8 +358,8 @@ enum Wait {
     Asked,
     /// They are there.
     Sure,
-    /// They were asked to kill it.
-    Killed,
+    /// They were asked again, when the timeout was over.
+    AskedAgain,
 }
 
 async fn send(stream: &mut Stream, text: &str) -> Result<(), WhySync> {

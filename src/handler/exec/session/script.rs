@@ -29,39 +29,43 @@ const LONGEST: usize = 16 << 10;
 ///   opened anew, so that what it sets on them, such as O_NONBLOCK, ends with it.
 /// - What is said about a command that a signal ended goes to the runner's standard error, which is `/dev/null`.
 /// - A marker that cannot be written ends the session, and so does the end of the first shell: ExecSync decides then.
-/// - `_g` kills what is in this process group and is not one of the three, and looks again until nothing is left.
-/// - `_o` kills the process groups of shells with the same first line, which names whose they are. The stream may have ended
+/// - `_w` ends the session where the working directory has another one in its place, or the program is an empty file, which shells
+///   run as a script that succeeds.
+/// - `_g` kills what is in a session and is not one of the three, and looks again until nothing is left.
+/// - `_o` kills the sessions of shells with the same first line, which names whose they are. The stream may have ended
 ///   without them, because they are stopped or frozen, or because the runtime was killed, whose shim keeps their input open.
 const SCRIPT: &str = r#"_t="trap _s=1 HUP INT QUIT TERM USR1 USR2 ALRM"
 $_t
 exec 3>&2 2>/dev/null 4>&1
-_g(){ _i=0
+_g(){ _e=$1 _i=0
 while _f=; [ $_i -lt 9 ]; do _i=$((_i+1))
 for _d in /proc/[0-9]*; do _x=
 while IFS= read -r _y; do _x="$_x $_y"; done <$_d/stat
 set -- ${_x##*) }
-[ "$3" = $$ ] && [ "$2" != $$ ] && [ "$1" != Z ] && [ ${_d#/proc/} != $$ ] && kill -9 ${_d#/proc/} && _f=1
+[ "$4" = $_e ] && [ "$2" != $$ ] && [ "$1" != Z ] && [ ${_d#/proc/} != $$ ] && kill -9 ${_d#/proc/} && _f=1
 done
 [ "$_f" ] || break
 done; }
+_p=$(pwd -P)
+_w(){ [ . -ef "$_p" ] && case $1 in */*) [ ! -f "$1" ] || [ -s "$1" ];; esac || { _z 300; exit; }; }
 _o(){ set +f
 IFS= read -r _h </proc/$$/cmdline
-for _d in /proc/[0-9]*; do
-IFS= read -r _x <$_d/cmdline && [ "$_x" = "$_h" ] && IFS= read -r _x <$_d/stat && set -- ${_x##*) } &&
-[ "$3" != $$ ] && kill -9 -$3
+for _c in /proc/[0-9]*; do
+IFS= read -r _x <$_c/cmdline && [ "$_x" = "$_h" ] && IFS= read -r _x <$_c/stat && set -- ${_x##*) } &&
+[ "$4" != $$ ] && _g $4
 done
 set -f; }
 _z(){ kill -0 $$ && echo "$_m $1" && echo "$_m" >&3 || exit; }
-_r(){ _m=$1; shift; (exec "$@") </dev/null >/proc/self/fd/1 2>/proc/self/fd/3 3>&-; _z $?; }
+_r(){ _m=$1; shift; _w "$@"; (exec "$@") </dev/null >/proc/self/fd/1 2>/proc/self/fd/3 3>&-; _z $?; }
 { $_t
 IFS= read -r _k && printf '%s\n' "$_k"
 while _s= _l=; IFS= read -r _l || { [ "$_s" ] && _l=; }; do case $_l in
-"$_k k") _g;;
+"$_k k") _g $$;;
 "$_k p "*) set -- $_l; kill -0 $$ && kill -0 $3 && echo "$4" >&4;;
 "$_k "*) printf '%s\n' "$_l";;
 "");;
 *) break;;
-esac; done; _g; } | { $_t
+esac; done; _g $$; } | { $_t
 exec >&4 4>&-; set -f
 _n='
 '
@@ -87,10 +91,13 @@ pub(super) fn script(owner: &str) -> String {
 /// Has a shell with programs of its own, a busybox that is built so, run the image's all the same, as ExecSync does. What it has
 /// built in runs only by a path, which says the same of itself if that leads to the shell's own file. Otherwise, ExecSync
 /// decides.
-pub(super) const RUN_BY_PATH: &str = r#"_r(){ _m=$1; shift; case $1 in */*);; *) if (PATH=/dev/null command -v "$1") >/dev/null; then IFS=:; for _d in $PATH; do [ -f "$_d/$1" ] && [ -x "$_d/$1" ] && break; _d=; done; unset IFS; [ "$_d/$1" -ef /proc/$$/exe ] || { _z 127; return; }; _d=$_d/$1; shift; set -- "$_d" "$@"; fi;; esac; (exec "$@") </dev/null >/proc/self/fd/1 2>/proc/self/fd/3 3>&-; _z $?; }"#;
+pub(super) const RUN_BY_PATH: &str = r#"_r(){ _m=$1; shift; _w "$@"; case $1 in */*);; *) if (PATH=/dev/null command -v "$1") >/dev/null; then IFS=:; for _d in $PATH; do [ -f "$_d/$1" ] && [ -x "$_d/$1" ] && break; _d=; done; unset IFS; [ "$_d/$1" -ef /proc/$$/exe ] || { _z 127; return; }; _d=$_d/$1; shift; set -- "$_d" "$@"; fi;; esac; (exec "$@") </dev/null >/proc/self/fd/1 2>/proc/self/fd/3 3>&-; _z $?; }"#;
 
 /// Writes the environment that the shells were started with.
 const ENVIRONMENT: &str = "(exec cat /proc/$$/environ) </dev/null 2>&3 3>&-;_z $?";
+
+/// The exit code of what the session does not run: it ends.
+pub(super) const GIVEN_UP: u32 = 300;
 
 /// 128 bits as 32 hexadecimal digits that no command knows before it runs.
 #[derive(Clone, PartialEq, Eq)]
