@@ -41,12 +41,12 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 /// 1 s to 5 min until the next opening, twice as long each time.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
-/// 3 openings in a row that a shell did not answer: after them, none follows for this container. A program that is named `sh` and
+/// 3 openings in a row that a shell did not answer: after them, none follows for long. A program that is named `sh` and
 /// does not read its input stays behind each time, and counts against the container's limit of pids.
 const MOST_BARREN: u32 = 3;
 
-/// 30 days: for ever, as containers go.
-const NEVER: Duration = Duration::from_secs(30 * 86_400);
+/// 1 h: how long none follows.
+const BARREN: Duration = Duration::from_secs(3_600);
 
 /// 60 s: a session that lasted as long worked; the next back-off is the shortest again.
 const WORKED: Duration = Duration::from_secs(60);
@@ -183,6 +183,7 @@ impl<S> Book<S> {
     /// A session could not decide a command: for a while, ExecSync does at once.
     pub(super) fn doubt(&mut self, container: &ContainerId, command: u64, why: WhySync, now: Instant) {
         let Some(slot) = self.slots.get_mut(container) else { return };
+        slot.doubts.retain(|(of, _, _)| *of != command);
         if slot.doubts.len() < MOST_COMMANDS {
             slot.doubts.push((command, why, now + DOUBT));
         }
@@ -245,7 +246,7 @@ impl<S> Book<S> {
                     slot.barren += u32::from(matches!(why, WhySync::Shell | WhySync::Silent));
                     slot.back_off(why, now);
                     if slot.barren >= MOST_BARREN {
-                        slot.stage = Stage::None { from: now + NEVER, why };
+                        slot.stage = Stage::None { from: now + BARREN, why };
                     }
                 }
             }

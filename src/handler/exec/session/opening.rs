@@ -128,7 +128,7 @@ pub(super) fn runner(hello: &[u8]) -> Option<u32> {
 /// The assignments of an environment, sorted.
 fn environment((text, code): &(Vec<u8>, u32)) -> Result<Vec<&[u8]>, WhySync> {
     if *code != 0 {
-        return Err(WhySync::Environment);
+        return Err(WhySync::Shell);
     }
     let mut assignments: Vec<_> =
         text.split(|&octet| octet == 0).filter(|assignment| !assignment.is_empty()).collect();
@@ -167,7 +167,7 @@ fn refused(status: &Status) -> WhySync {
 /// Why the shell was not started, or ended, as the runtime says it.
 fn not_started(status: &[u8]) -> WhySync {
     let says = |words: &str| status.windows(words.len()).any(|window| window == words.as_bytes());
-    if says("executable file not found") || says("no such file or directory") {
+    if says("executable file not found") || says("no such file or directory") && !says("chdir") {
         WhySync::NoShell
     } else if says("NonZeroExitCode") || says("\"Success\"") {
         WhySync::Shell

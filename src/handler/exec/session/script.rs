@@ -50,9 +50,13 @@ _p=$(pwd -P)
 _w(){ [ . -ef "$_p" ] && case $1 in */*) [ ! -f "$1" ] || [ -s "$1" ];; esac || { _z 300; exit; }; }
 _o(){ set +f
 IFS= read -r _h </proc/$$/cmdline
+case $_h in *"# exec session of criprobe at "*) ;; *) exit;; esac
 for _c in /proc/[0-9]*; do
-IFS= read -r _x <$_c/cmdline && [ "$_x" = "$_h" ] && IFS= read -r _x <$_c/stat && set -- ${_x##*) } &&
-[ "$4" != $$ ] && _g $4
+IFS= read -r _x <$_c/cmdline && [ "$_x" = "$_h" ] || continue
+_x=
+while IFS= read -r _y; do _x="$_x $_y"; done <$_c/stat
+set -- ${_x##*) }
+[ "$4" = ${_c#/proc/} ] && [ "$4" != $$ ] && [ "$4" -gt 1 ] && _g $4
 done
 set -f; }
 _z(){ kill -0 $$ && echo "$_m $1" && echo "$_m" >&3 || exit; }
@@ -61,7 +65,7 @@ _r(){ _m=$1; shift; _w "$@"; (exec "$@") </dev/null >/proc/self/fd/1 2>/proc/sel
 IFS= read -r _k && printf '%s\n' "$_k"
 while _s= _l=; IFS= read -r _l || { [ "$_s" ] && _l=; }; do case $_l in
 "$_k k") _g $$;;
-"$_k p "*) set -- $_l; kill -0 $$ && kill -0 $3 && echo "$4" >&4;;
+"$_k p "*) set -- $_l; kill -0 $$ && { _x=; IFS= read -r _x </proc/$3/task/$3/children; [ "$_x" ]; } && echo "$4" >&4;;
 "$_k "*) printf '%s\n' "$_l";;
 "");;
 *) break;;
@@ -159,7 +163,8 @@ impl Ask<'_> {
     }
 }
 
-/// The line that has the reader answer with `nonce`, if the runner is there.
+/// The line that has the reader answer with `nonce`, if the runner runs a command. A shell that cannot start one, as there are as
+/// many processes as there may be, is waiting for that, and runs none.
 pub(super) fn ping(key: &Nonce, runner: u32, nonce: &Nonce) -> String {
     format!("{key} p {runner} {nonce}\n")
 }

@@ -2,7 +2,7 @@
 //! `v4.channel.k8s.io` or `v5.channel.k8s.io`: each binary message begins with the number of its channel.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     pin::Pin,
     task::{Context, Poll, Waker},
     time::Duration,
@@ -65,9 +65,14 @@ impl Address {
     }
 }
 
-/// Whether an address is this node's: only such an address can be bound.
+/// Whether an address is this node's: what goes there has it as its source, too. Nothing is sent.
 fn is_own(ip: IpAddr) -> bool {
-    !ip.is_unspecified() && !ip.is_multicast() && (ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok())
+    let any = if ip.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((ip, 9))?;
+        socket.local_addr()
+    });
+    !ip.is_unspecified() && (ip.is_loopback() || source.is_ok_and(|source| source.ip() == ip))
 }
 
 /// An open stream. Dropped, it is closed, and with it the standard input of the process.
