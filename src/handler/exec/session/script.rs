@@ -30,7 +30,8 @@ const LONGEST: usize = 16 << 10;
 /// - What is said about a command that a signal ended goes to the runner's standard error, which is `/dev/null`.
 /// - A marker that cannot be written ends the session, and so does the end of the first shell: ExecSync decides then.
 /// - `_g` kills what is in this process group and is not one of the three, and looks again until nothing is left.
-/// - `_o` kills the process groups of shells with the same first line, which names whose they are. The stream may have ended
+/// - `_o` kills the process groups of shells with the same first line, which names whose they are, and which lead a session: a
+///   process that only looks like one has none but its own killed. The stream may have ended
 ///   without them, because they are stopped or frozen, or because the runtime was killed, whose shim keeps their input open.
 const SCRIPT: &str = r#"_t="trap _s=1 HUP INT QUIT TERM USR1 USR2 ALRM"
 $_t
@@ -47,8 +48,11 @@ done; }
 _o(){ set +f
 IFS= read -r _h </proc/$$/cmdline
 for _d in /proc/[0-9]*; do
-IFS= read -r _x <$_d/cmdline && [ "$_x" = "$_h" ] && IFS= read -r _x <$_d/stat && set -- ${_x##*) } &&
-[ "$3" != $$ ] && kill -9 -$3
+IFS= read -r _x <$_d/cmdline && [ "$_x" = "$_h" ] || continue
+_x=
+while IFS= read -r _y; do _x="$_x $_y"; done <$_d/stat
+set -- ${_x##*) }
+[ "$4" = ${_d#/proc/} ] && [ "$4" != $$ ] && [ "$4" -gt 1 ] && kill -9 -$4
 done
 set -f; }
 _z(){ kill -0 $$ && echo "$_m $1" && echo "$_m" >&3 || exit; }
