@@ -2,7 +2,6 @@
 
 use std::{
     io::{Read, Write},
-    os::unix::process::CommandExt,
     process::{Child, ChildStdin, Command, Stdio},
     sync::{
         atomic::{AtomicU32, Ordering},
@@ -36,13 +35,13 @@ impl Shell {
     }
 
     fn start_for(program: &[&str], owner: &str) -> Self {
-        let mut child = Command::new(program[0])
-            .args(&program[1..])
+        // As a runtime does, so that it leads a session.
+        let mut child = Command::new("setsid")
+            .args(program)
             .args(["-c", &script::script(owner)])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
             .spawn()
             .unwrap_or_else(|error| panic!("{program:?}: {error}; run `make test`, which installs it"));
         let (sender, outputs) = channel();
