@@ -50,7 +50,7 @@ _p=$(pwd -P)
 _w(){ [ . -ef "$_p" ] && case $1 in */*) [ ! -f "$1" ] || [ -s "$1" ];; esac || { _z 300; exit; }; }
 _o(){ set +f
 IFS= read -r _h </proc/$$/cmdline
-case $_h in *"# exec session of criprobe at "*) ;; *) exit;; esac
+case $_h in *'# exec session of criprobe at '*) ;; *) exit;; esac
 for _c in /proc/[0-9]*; do
 IFS= read -r _x <$_c/cmdline && [ "$_x" = "$_h" ] || continue
 _x=
