@@ -142,7 +142,7 @@ async fn what_no_stream_serves_is_decided_by_exec_sync_and_says_why() -> Result<
         ("TLS", url("https://127.0.0.1:{port}/exec/{token}"), elsewhere),
         ("another node", url("http://192.0.2.1:{port}/exec/{token}"), elsewhere),
         ("no URL", url(""), elsewhere),
-        ("nobody listens", url("http://127.0.0.1:1/exec/{token}"), refused),
+        ("no server listens", url("http://127.0.0.1:1/exec/{token}"), refused),
         ("another token", url("http://127.0.0.1:{port}/exec/x"), refused),
         ("403", code("Stream", Code::PermissionDenied), refused),
         ("503", code("Stream", Code::Unavailable), refused),

@@ -180,9 +180,9 @@ async fn what_cannot_be_asked_for_gets_no_url() {
         (cri::ExecRequest { tty: true, ..request.clone() }, Code::Unimplemented, "no terminals"),
         (cri::ExecRequest { stdout: false, ..request.clone() }, Code::InvalidArgument, "must be set"),
         (
-            cri::ExecRequest { container_id: "nobody".to_owned(), ..request.clone() },
+            cri::ExecRequest { container_id: "absent".to_owned(), ..request.clone() },
             Code::NotFound,
-            "failed to find container \"nobody\"",
+            "failed to find container \"absent\"",
         ),
         (
             cri::ExecRequest { container_id: done, ..request.clone() },

@@ -152,7 +152,7 @@ fn lines(command: &[&str], shown: &str) -> Vec<String> {
     let mut all: Vec<_> = all
         .map(|line| match (line.find("pipe:["), line.rfind(']')) {
             (Some(from), Some(to)) if from < to => format!("{}pipe:{}", &line[..from], &line[to + 1..]),
-            // Outputs that are opened anew have O_LARGEFILE.
+            // Outputs that are opened again have O_LARGEFILE.
             _ if line == "flags:\t0100001" => "flags:\t01".to_owned(),
             _ => line.to_owned(),
         })

@@ -26,7 +26,7 @@ const LONGEST: usize = 16 << 10;
 ///   repeated. The traps are not inherited.
 /// - `exec` keeps a command that is named like a builtin, a keyword or a function from being one.
 /// - The runner's own descriptors are closed in the command, whose standard input is empty, as with ExecSync. Its outputs are
-///   opened anew, so that what it sets on them, such as O_NONBLOCK, ends with it.
+///   opened again, so that what it sets on them, such as O_NONBLOCK, ends with it.
 /// - What is said about a command that a signal ended goes to the runner's standard error, which is `/dev/null`.
 /// - A marker that cannot be written ends the session, and so does the end of the first shell: ExecSync decides then.
 /// - `_w` ends the session where the working directory has another one in its place, or the program is an empty file, which shells
