@@ -16,20 +16,12 @@ mod cri;
 #[path = "../prober/daemon.rs"]
 #[allow(dead_code)]
 mod daemon;
-#[path = "../prober/figure.rs"]
-mod figure;
-#[path = "../relay/flags.rs"]
-mod flags;
 #[path = "../restart/lab.rs"]
 #[allow(dead_code)]
 mod lab;
-#[path = "../relay/machine.rs"]
-mod machine;
-#[path = "../relay/process.rs"]
+#[path = "../shared.rs"]
 #[allow(dead_code)]
-mod process;
-#[path = "../relay/table.rs"]
-mod table;
+mod shared;
 
 use std::{
     process::{Command, ExitCode},
@@ -39,9 +31,8 @@ use std::{
 use anyhow::Result;
 use clap::Parser;
 use course::{Part, Setting};
-use figure::Figure;
 use flags::Flags;
-use table::Table;
+use shared::{figure, flags, machine, process, table};
 
 /// Measures what exec probes cost on a real containerd.
 #[derive(Parser)]
@@ -90,14 +81,10 @@ fn run(arguments: &Arguments) -> Result<bool> {
     let costs = verdicts::costs(&found);
     let times = verdicts::times(&found);
     let figures = verdicts::figures(&found);
-    let verdicts = Table {
-        title: "Figures".to_owned(),
-        head: ["", "limit", "found", "verdict"],
-        rows: figures.iter().map(Figure::cells).collect(),
-    };
+    let verdicts = figure::table("Figures", &figures);
     println!("{head}\n\n{}\n{}\n{}", costs.text(), times.text(), verdicts.text());
     let markdown = format!("{head}\n\n{}\n{}\n{}", costs.markdown(), times.markdown(), verdicts.markdown());
-    arguments.flags.conclude(&markdown, !figures.iter().any(Figure::is_missed))
+    arguments.flags.conclude(&markdown, figure::are_reached(&figures))
 }
 
 /// What runs the containers.
