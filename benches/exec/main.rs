@@ -35,19 +35,24 @@ use flags::Flags;
 use shared::{figure, flags, machine, process, table};
 
 /// Measures what exec probes cost on a real containerd.
+///
+/// Starts a private containerd with 50 pods, as root; on Debian and Ubuntu it installs what is missing. criprobe probes them 1,
+/// 10, 100 and 500 times a second, each way in turn. Keep the machine idle meanwhile. docs/exec-cost.md explains the tables.
+///
+/// make bench-exec ARGS="--quick --only session,runc"
 #[derive(Parser)]
 #[command(name = "exec")]
 struct Arguments {
-    /// 6 s each, sessions are opened in one round, 100 idle sessions
+    /// 6 s for each way and rate, one round of openings, 100 idle sessions
     #[arg(long)]
     quick: bool,
-    /// How long each way is measured at each rate, in seconds
+    /// How long each way is measured at each rate, in seconds; 20 if not given
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(3..=90))]
     seconds: Option<u64>,
-    /// Idle sessions, each in a container
+    /// Idle sessions, each in a container; 1000 if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2000))]
     sessions: Option<u16>,
-    /// Only these
+    /// Only these; all if not given
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
     #[command(flatten)]
