@@ -91,7 +91,8 @@ async fn verdict_output_exit_code_and_events_are_the_same_in_both_modes() -> Res
     }
     for Row { name, command, way, reason, result, exit_code } in ROWS {
         let probe =
-            json!({"exec": {"command": command}, "period": "200ms", "failureThreshold": 1}).to_string();
+            json!({"exec": {"command": command}, "period": "200ms", "timeout": "20s", "failureThreshold": 1})
+                .to_string();
         let mut found = Vec::new();
         for (rig, (way, reason)) in rigs.iter_mut().zip([("sync", None), (way, reason)]) {
             let (pod, _) = rig.run(name, &[(LIVENESS, &probe)], &STAYS).await?;
