@@ -56,8 +56,8 @@ const ENV: [(&str, &str); 6] = [
     ("HOME", "/root"),
 ];
 
-/// 200 ms to 400 ms: the pauses of who waits by commands. Each may be an ExecSync, which takes 30 ms of CPU time from those that
-/// are waited for.
+/// 200 ms to 400 ms: the pauses between commands that are run only to wait for something. Each may be an ExecSync, which takes
+/// 30 ms of CPU time from what is waited for.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(400));
 
 /// Where the rig's cgroups are: below any hierarchy of version 1, or the only one of version 2.
@@ -259,8 +259,8 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Waits by commands: asks until the answer is `Some`, less and less often. For longer than other waits: the back-offs before
-/// the next session add up, and an opening that no shell answers takes 10 s.
+/// Runs commands until the answer is `Some`, less and less often. Waits for longer than others: the back-offs before the next
+/// session add up, and an opening that no shell answers takes 10 s.
 async fn rarely<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
     let mut pause = PAUSE.0;
     eventually(what, 2 * PATIENCE, async || {
