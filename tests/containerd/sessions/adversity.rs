@@ -95,8 +95,10 @@ async fn a_session_that_loses_a_process_in_the_middle_of_a_command_changes_no_ve
         let what = format!("{shell}: process {victim}");
         let container = Container { name: &format!("{shell}-{victim}"), image, ..Container::IDLE };
         let subject = Subject::beside(&daemon, &pod, &container, Linux::default()).await?;
-        let case = Case::shell(format!("echo {victim}; sleep 1; exit 4"));
+        // Slow only later, so that the first attempt takes no place from others.
+        let case = Case::shell(format!("echo {victim}; [ ! -e /tmp/slow ] || sleep 1; exit 4"));
         let wanted = subject.run("session", &case.words, "10s").await?;
+        subject.touch("/tmp/slow")?;
         subject.opened().await?;
         let killed = async {
             subject.sees("sleep 1 ").await?;
