@@ -2,7 +2,7 @@
 
 use std::{path::Path, thread, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::{
     accounts::{Look, Used},
@@ -50,7 +50,7 @@ pub(crate) enum Part {
     Runc,
     /// Sessions, with runc
     Session,
-    /// The opening of sessions; needs both
+    /// The opening of sessions; needs both of the above
     Opening,
     /// ExecSync with crun
     Crun,
@@ -157,10 +157,12 @@ pub(crate) fn run(setting: &Setting<'_>) -> Result<Found> {
             found.windows.extend(setting.windows(&rig, &pods, way));
         }
     }
-    if let (Some(sync), Some(session)) = (found.each(Way::SyncRunc), found.each(Way::SessionRunc))
-        && setting.wants(Part::Opening)
-    {
-        found.opening = kept("opening sessions", || setting.opening(&rig, &pods, sync, session));
+    if setting.wants(Part::Opening) {
+        found.opening = kept("opening sessions", || {
+            let each = found.each(Way::SyncRunc).zip(found.each(Way::SessionRunc));
+            let (sync, session) = each.context("the parts runc and session have to be measured, too")?;
+            setting.opening(&rig, &pods, sync, session)
+        });
     }
     rig.remove(pods)?;
     if setting.wants(Part::Crun) {

@@ -16,20 +16,12 @@ mod cri;
 #[path = "../prober/daemon.rs"]
 #[allow(dead_code)]
 mod daemon;
-#[path = "../prober/figure.rs"]
-mod figure;
-#[path = "../relay/flags.rs"]
-mod flags;
 #[path = "../restart/lab.rs"]
 #[allow(dead_code)]
 mod lab;
-#[path = "../relay/machine.rs"]
-mod machine;
-#[path = "../relay/process.rs"]
+#[path = "../shared.rs"]
 #[allow(dead_code)]
-mod process;
-#[path = "../relay/table.rs"]
-mod table;
+mod shared;
 
 use std::{
     process::{Command, ExitCode},
@@ -39,24 +31,28 @@ use std::{
 use anyhow::Result;
 use clap::Parser;
 use course::{Part, Setting};
-use figure::Figure;
 use flags::Flags;
-use table::Table;
+use shared::{figure, flags, machine, process, table};
 
 /// Measures what exec probes cost on a real containerd.
+///
+/// Starts a private containerd with 50 pods, as root; on Debian and Ubuntu it installs what is missing. criprobe probes them 1,
+/// 10, 100 and 500 times a second, each way in turn. Keep the machine idle meanwhile. docs/exec-cost.md explains the tables.
+///
+/// make bench-exec ARGS="--quick --only session,runc"
 #[derive(Parser)]
 #[command(name = "exec")]
 struct Arguments {
-    /// 6 s each, sessions are opened in one round, 100 idle sessions
+    /// 6 s for each way and rate, one round of openings, 100 idle sessions
     #[arg(long)]
     quick: bool,
-    /// How long each way is measured at each rate, in seconds
+    /// How long each way is measured at each rate, in seconds; 20 if not given
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(3..=90))]
     seconds: Option<u64>,
-    /// Idle sessions, each in a container
+    /// Idle sessions, each in a container; 1000 if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2000))]
     sessions: Option<u16>,
-    /// Only these
+    /// Only these; all if not given
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
     #[command(flatten)]
@@ -90,14 +86,10 @@ fn run(arguments: &Arguments) -> Result<bool> {
     let costs = verdicts::costs(&found);
     let times = verdicts::times(&found);
     let figures = verdicts::figures(&found);
-    let verdicts = Table {
-        title: "Figures".to_owned(),
-        head: ["", "limit", "found", "verdict"],
-        rows: figures.iter().map(Figure::cells).collect(),
-    };
+    let verdicts = figure::table("Figures", &figures);
     println!("{head}\n\n{}\n{}\n{}", costs.text(), times.text(), verdicts.text());
     let markdown = format!("{head}\n\n{}\n{}\n{}", costs.markdown(), times.markdown(), verdicts.markdown());
-    arguments.flags.conclude(&markdown, !figures.iter().any(Figure::is_missed))
+    arguments.flags.conclude(&markdown, figure::are_reached(&figures))
 }
 
 /// What runs the containers.

@@ -1,8 +1,7 @@
 //! Measures what one pod that means harm can do to others: the criprobe binary in front of a made-up runtime, with 200
 //! well-behaved pods and a hostile one that comes and goes: `make bench-hostile`.
 //!
-//! Flags in; a table on stdout, progress on stderr, and Markdown in a file if asked. Exits with 1 if a figure is missed.
-//! Ends only what it started.
+//! Flags in; a table on stdout, progress on stderr, and Markdown in a file if asked. Ends only what it started.
 
 mod caller;
 mod course;
@@ -25,8 +24,6 @@ mod client;
 #[path = "../prober/daemon.rs"]
 #[allow(dead_code)]
 mod daemon;
-#[path = "../prober/figure.rs"]
-mod figure;
 #[path = "../relay/header_block.rs"]
 mod header_block;
 #[path = "../relay/http2.rs"]
@@ -34,29 +31,26 @@ mod header_block;
 mod http2;
 #[path = "../prober/kubelet.rs"]
 mod kubelet;
-#[path = "../relay/machine.rs"]
-mod machine;
 #[path = "../prober/node.rs"]
 #[allow(dead_code)]
 mod node;
 #[path = "../prober/octets.rs"]
 mod octets;
-#[path = "../relay/process.rs"]
+#[path = "../shared.rs"]
 #[allow(dead_code)]
-mod process;
-#[path = "../relay/table.rs"]
-mod table;
+mod shared;
 #[path = "../prober/targets.rs"]
 #[allow(dead_code)]
 mod targets;
 
-use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use course::Setting;
-use figure::{Figure, Limit};
-use table::Table;
+use figure::Figure;
+use flags::Flags;
+use shared::{figure, flags, machine, process, table};
 use tricks::Family;
 
 /// 60 s: how long a window is in a long run.
@@ -92,28 +86,15 @@ struct Arguments {
     /// Only these tricks, to see which of them does harm
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     tricks: Vec<Family>,
-    /// Also writes the result as Markdown
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// The program under test
-    #[arg(long, value_name = "FILE", default_value_os_t = process::built_binary())]
-    criprobe: PathBuf,
-    /// Given by cargo, means nothing
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(is_good) => ExitCode::from(u8::from(!is_good)),
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    flags::exit_code(run(&Arguments::parse()))
 }
 
-/// Says whether every figure that has to be reached was.
+/// Says whether every figure that had to be reached was, as far as that was asked for.
 fn run(arguments: &Arguments) -> Result<bool> {
     process::clean_up_when_interrupted()?;
     let rounds = arguments.rounds.unwrap_or(if arguments.long { LONG_ROUNDS } else { ROUNDS });
@@ -124,7 +105,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     };
     let families = if arguments.tricks.is_empty() { Family::value_variants() } else { &arguments.tricks };
     let setting = Setting {
-        criprobe: &arguments.criprobe,
+        criprobe: &arguments.flags.criprobe,
         rounds,
         window: Duration::from_secs(seconds) / rounds,
         crowd: arguments.crowd.into(),
@@ -143,21 +124,11 @@ fn run(arguments: &Arguments) -> Result<bool> {
     println!("{head}");
     let figures = match course::run(&setting) {
         Ok(course) => verdicts::figures(&course, arguments.long),
-        Err(error) => vec![unmeasured(&error)],
+        Err(error) => vec![Figure::unmeasured(&error)],
     };
-    let table = Table {
-        title: "A hostile pod beside 200 well-behaved pods with 400 probes, period 1 s".to_owned(),
-        head: ["", "limit", "found", "verdict"],
-        rows: figures.iter().map(Figure::cells).collect(),
-    };
+    let table =
+        figure::table("A hostile pod beside 200 well-behaved pods with 400 probes, period 1 s", &figures);
     println!("\n{}", table.text());
-    if let Some(file) = &arguments.markdown {
-        let text = format!("{head}.\n\n{}", table.markdown());
-        fs::write(file, text).with_context(|| format!("write {}", file.display()))?;
-    }
-    Ok(!figures.iter().any(Figure::is_missed))
-}
-
-fn unmeasured(error: &anyhow::Error) -> Figure {
-    Figure { name: format!("{error:#}"), limit: Limit::AtLeast(0.0), found: None, unit: "" }
+    let markdown = format!("{head}.\n\n{}", table.markdown());
+    arguments.flags.conclude(&markdown, figure::are_reached(&figures))
 }

@@ -1,5 +1,7 @@
 //! A figure that criprobe has to reach, and what was found.
 
+use crate::table::Table;
+
 /// One figure.
 pub(crate) struct Figure {
     pub(crate) name: String,
@@ -19,9 +21,25 @@ pub(crate) enum Limit {
     Open,
 }
 
+/// Figures as a table.
+pub(crate) fn table(title: &str, figures: &[Figure]) -> Table<4> {
+    let head = ["", "limit", "found", "verdict"];
+    Table { title: title.to_owned(), head, rows: figures.iter().map(Figure::cells).collect() }
+}
+
+/// Whether all were reached that had to be.
+pub(crate) fn are_reached(figures: &[Figure]) -> bool {
+    !figures.iter().any(Figure::is_missed)
+}
+
 impl Figure {
+    /// One for all that could not be measured, named by the reason.
+    pub(crate) fn unmeasured(error: &anyhow::Error) -> Self {
+        Self { name: format!("{error:#}"), limit: Limit::AtLeast(0.0), found: None, unit: "" }
+    }
+
     /// Whether it has to be reached and was not; what could not be measured was not.
-    pub(crate) fn is_missed(&self) -> bool {
+    fn is_missed(&self) -> bool {
         match (self.limit, self.found) {
             (Limit::Open, _) => false,
             (_, None) => true,
@@ -32,7 +50,7 @@ impl Figure {
     }
 
     /// Name, limit, found, verdict.
-    pub(crate) fn cells(&self) -> [String; 4] {
+    fn cells(&self) -> [String; 4] {
         let unit = self.unit;
         let limit = match self.limit {
             Limit::AtLeast(limit) => format!("at least {limit}{unit}"),

@@ -5,7 +5,6 @@
 
 mod beat;
 mod daemon;
-mod figure;
 mod kubelet;
 mod node;
 mod octets;
@@ -23,29 +22,23 @@ mod call;
 #[path = "../relay/client.rs"]
 #[allow(dead_code)]
 mod client;
-#[path = "../relay/flags.rs"]
-mod flags;
 #[path = "../relay/header_block.rs"]
 mod header_block;
 #[path = "../relay/http2.rs"]
 #[allow(dead_code)]
 mod http2;
-#[path = "../relay/machine.rs"]
-mod machine;
-#[path = "../relay/process.rs"]
+#[path = "../shared.rs"]
 #[allow(dead_code)]
-mod process;
-#[path = "../relay/table.rs"]
-mod table;
+mod shared;
 
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use clap::Parser;
-use figure::{Figure, Limit};
+use figure::Figure;
 use flags::Flags;
 use scenario::{Scenario, Setting};
-use table::Table;
+use shared::{figure, flags, machine, process, table};
 
 /// Measures how criprobe probes a full node.
 #[derive(Parser)]
@@ -79,19 +72,11 @@ fn run(arguments: &Arguments) -> Result<bool> {
     let is_wanted = |scenario: &Scenario| arguments.only.is_empty() || arguments.only.contains(scenario);
     for scenario in Scenario::ALL.into_iter().filter(is_wanted) {
         eprintln!("{}", scenario.title());
-        let figures = scenario.run(setting).unwrap_or_else(|error| vec![unmeasured(&error)]);
-        is_good &= !figures.iter().any(Figure::is_missed);
-        let table = Table {
-            title: scenario.title().to_owned(),
-            head: ["", "limit", "found", "verdict"],
-            rows: figures.iter().map(Figure::cells).collect(),
-        };
+        let figures = scenario.run(setting).unwrap_or_else(|error| vec![Figure::unmeasured(&error)]);
+        is_good &= figure::are_reached(&figures);
+        let table = figure::table(scenario.title(), &figures);
         println!("\n{}", table.text());
         text += &format!("\n{}", table.markdown());
     }
     arguments.flags.conclude(&text, is_good)
-}
-
-fn unmeasured(error: &anyhow::Error) -> Figure {
-    Figure { name: format!("{error:#}"), limit: Limit::AtLeast(0.0), found: None, unit: "" }
 }

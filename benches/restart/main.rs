@@ -13,18 +13,9 @@ mod service;
 
 #[path = "../relay/comparators.rs"]
 mod comparators;
-#[path = "../prober/figure.rs"]
+#[path = "../shared.rs"]
 #[allow(dead_code)]
-mod figure;
-#[path = "../relay/flags.rs"]
-mod flags;
-#[path = "../relay/machine.rs"]
-mod machine;
-#[path = "../relay/process.rs"]
-#[allow(dead_code)]
-mod process;
-#[path = "../relay/table.rs"]
-mod table;
+mod shared;
 
 use std::{
     env,
@@ -40,13 +31,14 @@ use criprobe::{
     clock,
     demo::{EmbeddedRuntime, Options},
 };
-use figure::{Figure, Limit};
+use figure::Figure;
 use flags::Flags;
 use load::Load;
 use measured::Measured;
 use node::Node;
 use proxies::{Kind, Leftovers, Proxy};
 use service::{Idle, Service};
+use shared::{figure, flags, machine, process, table};
 use table::Table;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -149,21 +141,12 @@ fn run(arguments: &Arguments) -> Result<bool> {
         };
         match found {
             Ok(found) => measured.extend(found),
-            Err(error) if way == Way::Criprobe => figures.push(Figure {
-                name: format!("{error:#}"),
-                limit: Limit::AtLeast(0.0),
-                found: None,
-                unit: "",
-            }),
+            Err(error) if way == Way::Criprobe => figures.push(Figure::unmeasured(&error)),
             Err(error) => eprintln!("left out: {}: {error:#}", way.title()),
         }
     }
     let head = setting.head();
-    let figures_table = Table {
-        title: "criprobe".to_owned(),
-        head: ["", "limit", "found", "verdict"],
-        rows: figures.iter().map(Figure::cells).collect(),
-    };
+    let figures_table = figure::table("criprobe", &figures);
     let compared = Table {
         title: "Side by side".to_owned(),
         head: ["", "restarts", "calls", "cut", "longest call", "old processes", "for up to"],
@@ -171,7 +154,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     };
     println!("{head}\n\n{}\n{}", figures_table.text(), compared.text());
     let markdown = format!("{head}\n\n{}\n{}", figures_table.markdown(), compared.markdown());
-    arguments.flags.conclude(&markdown, !figures.iter().any(Figure::is_missed))
+    arguments.flags.conclude(&markdown, figure::are_reached(&figures))
 }
 
 impl<'a> Setting<'a> {

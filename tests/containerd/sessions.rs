@@ -7,12 +7,17 @@ mod different;
 mod equality;
 mod outages;
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use criprobe::{ids::ContainerId, proto::cri as pb};
 use hyper::StatusCode;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::support::{
     PATIENCE,
@@ -29,12 +34,14 @@ const SHELLS: [(&str, &str); 3] =
 /// Prepares a container, and has it live: programs named like what shells have themselves, which print their arguments, and a
 /// text in which a cut is mostly inside a character.
 const SETUP: &str = r#"mkdir -p /tmp/names
+cd /tmp/names
 for name in if then else fi for while do done case esac in { } ! function select time coproc \
     . : break cd command continue eval exec exit export getopts hash jobs let local read readonly return set shift source \
     times trap type ulimit umask unalias unset wait alias bg fg builtin declare _g _z _r; do
-    printf '#!/bin/sh\nprintf "<%%s>" "$0" "$@"\nexit 9\n' >/tmp/names/$name
-    chmod 755 /tmp/names/$name
+    printf '#!/bin/sh\nprintf "<%%s>" "$0" "$@"\nexit 9\n' >$name
 done
+chmod 755 *
+cd /
 yes 'ä€😀 text' | head -n 100000 >/tmp/text
 : >/tmp/ready
 exec sleep 100000"#;
@@ -49,12 +56,19 @@ const ENV: [(&str, &str); 6] = [
     ("HOME", "/root"),
 ];
 
+/// 200 ms to 400 ms: the pauses between commands that are run only to wait for something. Each may be an ExecSync, which takes
+/// 30 ms of CPU time from what is waited for.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(400));
+
+/// Where the rig's cgroups are: below any hierarchy of version 1, or the only one of version 2.
+const HIERARCHIES: [&str; 2] = ["/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup"];
+
 /// A container in which commands are tried.
 struct Subject<'a> {
     daemon: &'a Daemon,
     client: Cri,
     pod: Pod,
-    name: &'static str,
+    name: String,
     id: ContainerId,
 }
 
@@ -81,13 +95,26 @@ impl<'a> Subject<'a> {
         Self::of(daemon, name, &container, Linux::default()).await
     }
 
+    /// A container of this image that only lives, in a pod, with a session.
+    async fn idle(daemon: &'a Daemon, pod: &Pod, name: &str, image: &str) -> Result<Self> {
+        let container = Container { name, image, ..Container::IDLE };
+        let subject = Self::beside(daemon, pod, &container, Linux::default()).await?;
+        subject.opened().await?;
+        Ok(subject)
+    }
+
     /// A container, alone in its pod, with processes of its own.
     async fn of(daemon: &'a Daemon, name: &str, container: &Container<'_>, linux: Linux) -> Result<Self> {
+        let pod = cri::run_pod(&mut daemon.client().await?, name, &[]).await?;
+        Self::beside(daemon, &pod, container, linux).await
+    }
+
+    /// A container with processes of its own, beside others in a pod.
+    async fn beside(daemon: &'a Daemon, pod: &Pod, container: &Container<'_>, linux: Linux) -> Result<Self> {
         let mut client = daemon.client().await?;
-        let pod = cri::run_pod(&mut client, name, &[]).await?;
         let linux = linux.with_own_pids();
-        let id = run_confined(&daemon.socket(), &mut client, &pod, (container, 0), linux).await?;
-        Ok(Self { daemon, client, pod, name: "app", id })
+        let id = run_confined(&daemon.socket(), &mut client, pod, (container, 0), linux).await?;
+        Ok(Self { daemon, client, pod: pod.clone(), name: container.name.to_owned(), id })
     }
 
     /// The same after its container has ended and begun again.
@@ -113,11 +140,10 @@ impl<'a> Subject<'a> {
             "container": self.name(), "exec": { "command": command }, "execMode": mode, "timeout": timeout,
         });
         let body = ascii(&body.to_string());
-        // The container may not be known yet, and no more than four attempts are made at a time.
+        // The container may not be known yet.
         let answer = eventually("an attempt is made", PATIENCE, async || {
-            let (status, text) = self.daemon.post("/v1/run", &body).await?;
-            if matches!(status, StatusCode::NOT_FOUND | StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT)
-            {
+            let (status, text) = self.daemon.attempt(&body).await?;
+            if matches!(status, StatusCode::NOT_FOUND | StatusCode::CONFLICT) {
                 return Ok(None);
             }
             ensure!(status == StatusCode::OK, "{body} was answered {status}: {text}");
@@ -145,7 +171,7 @@ impl<'a> Subject<'a> {
     /// Waits until commands go this way, and return well all the time.
     async fn goes(&self, way: &str) -> Result<Answer> {
         let mut seen = None;
-        let found = eventually("commands go that way", PATIENCE, async || {
+        let found = rarely("commands go that way", async || {
             let answer = self.run("session", &["cat", "/dev/null"], "5s").await?;
             ensure!(answer.verdict.exit_code == Some(0) && answer.verdict.output.is_empty(), "{answer:?}");
             let found = (answer.way == way).then(|| answer.clone());
@@ -166,9 +192,21 @@ impl<'a> Subject<'a> {
     /// Waits until the container's first process has made what it makes.
     async fn prepared(&self) -> Result<()> {
         eventually("the container is prepared", PATIENCE, async || {
-            Ok((self.exec(&["test", "-e", "/tmp/ready"]).await? == 0).then_some(()))
+            Ok(self.file("/tmp/ready").is_ok_and(|file| file.exists()).then_some(()))
         })
         .await
+    }
+
+    /// Makes an empty file in the container.
+    fn touch(&self, path: &str) -> Result<()> {
+        fs::write(self.file(path)?, "").with_context(|| format!("make {path} in {}", self.name()))
+    }
+
+    /// A file of the container, as the host sees it.
+    fn file(&self, path: &str) -> Result<PathBuf> {
+        let pids = self.pids()?;
+        let first = pids.lines().find(|pid| is_first(pid)).context("the container has no first process")?;
+        Ok(PathBuf::from(format!("/proc/{first}/root{path}")))
     }
 
     /// Runs a command by ExecSync, past any probe.
@@ -176,20 +214,21 @@ impl<'a> Subject<'a> {
         Ok(cri::exec(&mut self.client.clone(), &self.id, command).await?.exit_code)
     }
 
+    /// The processes in the container, a line each.
+    fn pids(&self) -> Result<String> {
+        let mut cgroups = HIERARCHIES.iter().map(|top| format!("{top}/k8s.io/{}/cgroup.procs", self.id));
+        let cgroup = cgroups.find(|path| Path::new(path).exists()).context("the container has no cgroup")?;
+        Ok(fs::read_to_string(cgroup)?)
+    }
+
     /// The processes in the container but its first, in the order in which they began: pid and command line.
     fn processes(&self) -> Result<Vec<(i32, String)>> {
-        let cgroup = |pid: &str| fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         let mut found = Vec::new();
-        for entry in fs::read_dir("/proc")? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            let Ok(pid) = name.parse::<i32>() else { continue };
-            if !cgroup(&name).contains(self.id.as_str()) || is_first(&name) {
-                continue;
-            }
-            let Ok(line) = fs::read(format!("/proc/{name}/cmdline")) else { continue };
+        for pid in self.pids()?.lines().filter(|pid| !is_first(pid)) {
+            let Ok(line) = fs::read(format!("/proc/{pid}/cmdline")) else { continue };
             // A process that has ended has no command line.
             if !line.is_empty() {
-                found.push((pid, String::from_utf8_lossy(&line).replace('\0', " ")));
+                found.push((pid.parse()?, String::from_utf8_lossy(&line).replace('\0', " ")));
             }
         }
         found.sort();
@@ -218,6 +257,21 @@ impl<'a> Subject<'a> {
         .await;
         ended.with_context(|| format!("{}: {seen:?}", self.name()))
     }
+}
+
+/// Runs commands until the answer is `Some`, less and less often. Waits for longer than others: the back-offs before the next
+/// session add up, and an opening that no shell answers takes 10 s.
+async fn rarely<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    let mut pause = PAUSE.0;
+    eventually(what, 2 * PATIENCE, async || {
+        let found = ask().await?;
+        if found.is_none() {
+            sleep(pause).await;
+            pause = PAUSE.1.min(pause * 2);
+        }
+        Ok(found)
+    })
+    .await
 }
 
 /// An error of the runtime's without the number of the exec, which is another one each time.

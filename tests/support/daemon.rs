@@ -19,6 +19,7 @@ use hyperlocal::{UnixClientExt as _, UnixConnector};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::sync::Semaphore;
 
 use super::{
     PATIENCE,
@@ -32,6 +33,8 @@ pub(crate) struct Daemon {
     /// Processes of before that may still run.
     before: Vec<Child>,
     dir: TempDir,
+    /// For attempts: it refuses more than four at a time.
+    places: Semaphore,
 }
 
 /// How commands of exec probes get into their containers. What a probe shows is the same in each.
@@ -74,7 +77,7 @@ impl Daemon {
 
     /// One that a test has started by itself, from [`Daemon::command`], with its sockets in this folder.
     pub(crate) fn of(process: Child, dir: TempDir) -> Self {
-        Self { process, before: Vec::new(), dir }
+        Self { process, before: Vec::new(), dir, places: Semaphore::new(4) }
     }
 
     /// Goes on with another process that a test has started in the same folder.
@@ -268,6 +271,12 @@ impl Daemon {
     /// What a path answers that is sent this body.
     pub(crate) async fn post(&self, path: &str, body: &str) -> Result<(StatusCode, String)> {
         ask(&self.api(), Method::POST, path, body).await
+    }
+
+    /// What it answers to an attempt, which waits until it does not refuse it for others.
+    pub(crate) async fn attempt(&self, body: &str) -> Result<(StatusCode, String)> {
+        let _place = self.places.acquire().await?;
+        self.post("/v1/run", body).await
     }
 
     /// Where its API is.

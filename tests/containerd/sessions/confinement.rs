@@ -2,37 +2,50 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use futures_util::future::try_join_all;
 
-use super::{ENV, SHELLS, Subject};
+use super::{ENV, SHELLS, Subject, rarely};
 use crate::support::{
-    PATIENCE,
     confined::{Capabilities, Linux, Profile, Resources, SecurityContext},
     containerd::Lab,
-    cri::Container,
+    cri::{self, Container},
     daemon::Daemon,
-    eventually,
 };
 
 /// Commands that show their own process. None of them is a shell, which would have more to say.
-const SHOWN: [&[&str]; 16] = [
+const SHOWN: [&[&str]; 12] = [
     &["cat", "/proc/self/status"],
     &["cat", "/proc/self/stat"],
-    &["cat", "/proc/self/limits"],
-    &["cat", "/proc/self/cgroup"],
     &["cat", "/proc/self/mountinfo"],
     &["cat", "/proc/self/environ"],
     &["env"],
     &["cat", "/proc/self/cmdline", "/proc/self/comm"],
-    &["cat", "/proc/self/oom_score_adj", "/proc/self/coredump_filter", "/proc/self/personality"],
-    &["cat", "/proc/self/timerslack_ns", "/proc/self/loginuid", "/proc/self/sessionid"],
-    &["cat", "/proc/self/attr/current"],
-    &["cat", "/proc/self/uid_map", "/proc/self/gid_map", "/proc/self/setgroups"],
-    &["stat", "-c", "%N", "/proc/self/cwd", "/proc/self/root", "/proc/self/exe"],
+    &[
+        "cat",
+        "/proc/self/limits",
+        "/proc/self/cgroup",
+        "/proc/self/oom_score_adj",
+        "/proc/self/coredump_filter",
+        "/proc/self/personality",
+        "/proc/self/timerslack_ns",
+        "/proc/self/loginuid",
+        "/proc/self/sessionid",
+        "/proc/self/attr/current",
+        "/proc/self/uid_map",
+        "/proc/self/gid_map",
+        "/proc/self/setgroups",
+    ],
+    &["ls", "/proc/self/fd"],
+    &["id"],
+    // Where links and descriptors lead, whose that is, and how they are open.
     &[
         "stat",
         "-c",
         "%N",
+        "/proc/self/cwd",
+        "/proc/self/root",
+        "/proc/self/exe",
         "/proc/self/ns/cgroup",
         "/proc/self/ns/ipc",
         "/proc/self/ns/mnt",
@@ -42,14 +55,10 @@ const SHOWN: [&[&str]; 16] = [
         "/proc/self/ns/time",
         "/proc/self/ns/user",
         "/proc/self/ns/uts",
+        "/proc/self/fd/0",
+        "/proc/self/fd/1",
+        "/proc/self/fd/2",
     ],
-    &["ls", "/proc/self/fd"],
-    &["id"],
-];
-
-/// What descriptors lead to: where, whose, and how they are open.
-const DESCRIPTORS: [&[&str]; 3] = [
-    &["stat", "-c", "%N", "/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2"],
     &["stat", "-L", "-c", "%F %a %u:%g", "/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2"],
     &["cat", "/proc/self/fdinfo/0", "/proc/self/fdinfo/1", "/proc/self/fdinfo/2"],
 ];
@@ -98,39 +107,45 @@ async fn a_process_of_a_session_is_confined_as_one_of_execsync_in_each_shell() -
     let resources = Some(Resources { memory_limit_in_bytes: 64 << 20, oom_score_adj: 900 });
     let linuxes =
         [("root", Linux::default()), ("confined", Linux { resources, security_context: Some(confined) })];
-    for (shell, image) in SHELLS {
-        for (kind, linux) in &linuxes {
-            let container = Container { image, env: &ENV, command: &["sleep", "100000"], ..Container::IDLE };
-            let name = format!("alike-{shell}-{kind}");
-            let subject = Subject::of(&daemon, &name, &container, linux.clone()).await?;
-            subject.opened().await?;
-            let mut different = BTreeSet::new();
-            for command in SHOWN.into_iter().chain(DESCRIPTORS) {
-                let wanted = subject.run("session", command, "10s").await?;
-                ensure!(wanted.way.starts_with("sync"), "{name}: {command:?}: {wanted:?}");
-                let found = eventually("a session runs it", PATIENCE, async || {
-                    let found = subject.run("session", command, "10s").await?;
-                    Ok((found.way == "session").then_some(found))
-                })
-                .await?;
-                ensure!(wanted.verdict.exit_code == found.verdict.exit_code, "{wanted:?}\n{found:?}");
-                if *kind == "confined" && command.ends_with(&["/proc/self/status"]) {
-                    for line in ["Uid:\t1000", "Groups:\t1001 2000 3000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
-                        ensure!(found.verdict.output.contains(line), "{name} is not confined: {found:?}");
-                    }
-                }
-                let one = lines(command, &wanted.verdict.output);
-                let other = lines(command, &found.verdict.output);
-                ensure!(one.len() == other.len(), "{name}: {command:?}:\n{one:#?}\n{other:#?}");
-                for (one, other) in one.iter().zip(&other).filter(|(one, other)| one != other) {
-                    different.insert(format!("{command:?}\n  ExecSync: {one}\n  session:  {other}"));
-                }
+    let (daemon, pod) = (&daemon, &cri::run_pod(&mut daemon.client().await?, "alike", &[]).await?);
+    let kinds = SHELLS.into_iter().flat_map(|shell| linuxes.iter().map(move |linux| (shell, linux)));
+    let scenes = kinds.map(async |((shell, image), (kind, linux))| {
+        let name = &*format!("{shell}-{kind}");
+        let container = Container { name, image, env: &ENV, ..Container::IDLE };
+        let subject = Subject::beside(daemon, pod, &container, linux.clone()).await?;
+        subject.opened().await?;
+        let different = differences(&subject, *kind == "confined").await.with_context(|| name.to_owned())?;
+        ensure!(different.is_empty(), "{name}: these differ:\n{}", different.join("\n"));
+        Ok(())
+    });
+    try_join_all(scenes).await.map(drop)
+}
+
+/// In what a process of the session differs from one of ExecSync.
+async fn differences(subject: &Subject<'_>, is_confined: bool) -> Result<Vec<String>> {
+    let mut different = BTreeSet::new();
+    for command in SHOWN {
+        let wanted = subject.run("session", command, "10s").await?;
+        ensure!(wanted.way.starts_with("sync"), "{command:?}: {wanted:?}");
+        let found = rarely("a session runs it", async || {
+            let found = subject.run("session", command, "10s").await?;
+            Ok((found.way == "session").then_some(found))
+        })
+        .await?;
+        ensure!(wanted.verdict.exit_code == found.verdict.exit_code, "{wanted:?}\n{found:?}");
+        if is_confined && command.ends_with(&["/proc/self/status"]) {
+            for line in ["Uid:\t1000", "Groups:\t1001 2000 3000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+                ensure!(found.verdict.output.contains(line), "not confined: {found:?}");
             }
-            let different: Vec<_> = different.into_iter().collect();
-            ensure!(different.is_empty(), "{name}: these differ:\n{}", different.join("\n"));
+        }
+        let one = lines(command, &wanted.verdict.output);
+        let other = lines(command, &found.verdict.output);
+        ensure!(one.len() == other.len(), "{command:?}:\n{one:#?}\n{other:#?}");
+        for (one, other) in one.iter().zip(&other).filter(|(one, other)| one != other) {
+            different.insert(format!("{command:?}\n  ExecSync: {one}\n  session:  {other}"));
         }
     }
-    Ok(())
+    Ok(different.into_iter().collect())
 }
 
 /// The lines of what a command has shown, without what may differ.

@@ -161,7 +161,11 @@ async fn an_answer_is_judged_and_told_as_the_kubelet_does() {
     let rows: Vec<Row> =
         serde_json::from_str(include_str!("../../../../tests/data/prober/http-verdicts.json")).unwrap();
     let variables: Vec<_> = rows.iter().flat_map(|row| row.environment.clone()).collect();
-    join_all(rows.into_iter().map(check)).await;
+    // A timeout must not pass while this thread makes keys and computes handshakes for other rows.
+    let (in_time, others): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|row| row.timeout_ms < five_seconds());
+    join_all(others.into_iter().map(check)).await;
+    join_all(in_time.into_iter().map(check)).await;
     if env::var_os(AGAIN).is_some() {
         return;
     }
