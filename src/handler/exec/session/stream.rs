@@ -67,7 +67,8 @@ impl Address {
 
 /// Whether an address is this node's: what goes there has it as its source, too. Nothing is sent.
 fn is_own(ip: IpAddr) -> bool {
-    let any = if ip.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    let any =
+        if ip.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
     let source = UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect((ip, 9))?;
         socket.local_addr()
