@@ -177,6 +177,7 @@ impl Daemon {
             phases: phases.clone(),
             costs: costs.clone(),
             in_flight: in_flight.clone(),
+            sessions: sessions.clone(),
             exits: exits.clone(),
             events: events.clone(),
         };

@@ -8,6 +8,7 @@ use crate::{
     act::recipe::RecipeStore,
     clock,
     exits::ExitsHandle,
+    handler::exec::session::Sessions,
     ids::{ConnId, ContainerId},
     inventory::{Change, Observer, TracedCall},
     observed::ObservedHandle,
@@ -33,6 +34,7 @@ pub(super) struct Passing {
     pub exits: ExitsHandle,
     pub costs: CostsHandle,
     pub in_flight: CallsInFlight,
+    pub sessions: Sessions,
     /// Gets what happens to containers.
     pub events: Journal<EventView>,
 }
@@ -101,8 +103,8 @@ impl Observer for Passing {
                 self.phases.gone(id);
             }
             Change::Listed(containers) => self.recipes.retain(|id| containers.contains(id)),
+            Change::ContainerStopping(id) => self.sessions.stopping(id),
             Change::Container(_)
-            | Change::ContainerStopping(_)
             | Change::ContainerStopFailed(_)
             | Change::PodStopping(_)
             | Change::PodStopFailed(_)
@@ -182,6 +184,7 @@ mod tests {
             },
             phases: PhasesHandle::default(),
             costs: CostsHandle::default(),
+            sessions: Sessions::default(),
             in_flight: CallsInFlight::default(),
             exits: ExitsHandle::new(SystemTime::UNIX_EPOCH),
             events: Journal::new(JournalBounds::records(10)),

@@ -5,6 +5,8 @@ mod allowance;
 mod intake;
 mod parting;
 
+pub(crate) use parting::descriptors_for;
+
 use std::{
     io,
     net::{SocketAddr, TcpStream as StdStream},

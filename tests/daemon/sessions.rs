@@ -1,10 +1,11 @@
 //! Exec probes by sessions against exec probes by ExecSync: the same verdicts, outputs, exit codes and events, and what no
 //! session can serve is decided by ExecSync, with the reason visible.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Result;
-use criprobe::demo::FaultKind;
+use criprobe::{demo::FaultKind, ids::ContainerId, proto::cri as pb};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tonic::Code;
 
@@ -90,7 +91,8 @@ async fn verdict_output_exit_code_and_events_are_the_same_in_both_modes() -> Res
     }
     for Row { name, command, way, reason, result, exit_code } in ROWS {
         let probe =
-            json!({"exec": {"command": command}, "period": "200ms", "failureThreshold": 1}).to_string();
+            json!({"exec": {"command": command}, "period": "200ms", "timeout": "20s", "failureThreshold": 1})
+                .to_string();
         let mut found = Vec::new();
         for (rig, (way, reason)) in rigs.iter_mut().zip([("sync", None), (way, reason)]) {
             let (pod, _) = rig.run(name, &[(LIVENESS, &probe)], &STAYS).await?;
@@ -173,7 +175,7 @@ async fn sessions_come_back_after_a_restart_of_the_runtime_and_no_attempt_fails(
     rig.went_by(&pod, "liveness", "session").await?;
     let before = rig.faults().count("Stream");
     rig.runtime.stop_serving().await;
-    rig.runtime.serve_again(std::time::Duration::ZERO)?;
+    rig.runtime.serve_again(Duration::ZERO)?;
     eventually("another session is open", PATIENCE, async || {
         Ok((rig.faults().count("Stream") > before).then_some(()))
     })
@@ -197,5 +199,56 @@ async fn a_probes_own_mode_takes_precedence_unless_the_operator_has_switched_ses
         settled(&rig, &pod, way, reason).await?;
         assert_eq!(rig.faults().count("Exec") == 0, way == "sync", "{setting}: a session is opened");
     }
+    Ok(())
+}
+
+/// The shells of a container's session.
+fn shells(id: &ContainerId) -> Result<Vec<Pid>> {
+    let own = format!("in {id}\n");
+    let mut shells = Vec::new();
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let is_one = String::from_utf8_lossy(&line).contains(&own);
+        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+        shells.extend(pid.filter(|_| is_one));
+    }
+    Ok(shells)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_stands_still_past_the_timeout_fails_no_probe() -> Result<()> {
+    let mut rig = Rig::in_mode("session").await?;
+    let probe =
+        json!({"exec": {"command": ["true"]}, "period": "100ms", "timeout": "1s", "failureThreshold": 1});
+    let (pod, id) = rig.run("still", &[(LIVENESS, &probe.to_string())], &STAYS).await?;
+    rig.went_by(&pod, "liveness", "session").await?;
+    let shells = shells(&id)?;
+    anyhow::ensure!(shells.len() == 3, "{shells:?}");
+    for shell in &shells {
+        kill_process(*shell, Signal::STOP)?;
+    }
+    // Longer than the timeout, and not as long as the shells may take to answer when it is over.
+    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    for shell in &shells {
+        let _ = kill_process(*shell, Signal::CONT);
+    }
+    let probe = rig.went_by(&pod, "liveness", "session").await?;
+    assert_eq!(probe["counts"]["failure"], 0, "{probe}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_is_being_stopped_has_no_session_left() -> Result<()> {
+    let mut rig = Rig::in_mode("session").await?;
+    let waits = ["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"];
+    let (pod, id) = rig.run("ends", &[(LIVENESS, EAGER)], &waits).await?;
+    rig.went_by(&pod, "liveness", "session").await?;
+    anyhow::ensure!(shells(&id)?.len() == 3);
+    let mut client = rig.client.clone();
+    let stop = pb::StopContainerRequest { container_id: id.to_string(), timeout: 600 };
+    let stopping = tokio::spawn(async move { client.stop_container(stop).await });
+    eventually("its shells end", PATIENCE, async || Ok(shells(&id)?.is_empty().then_some(()))).await?;
+    anyhow::ensure!(!stopping.is_finished(), "the container itself goes on");
+    stopping.abort();
     Ok(())
 }

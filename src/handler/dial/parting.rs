@@ -69,7 +69,7 @@ fn wait(stream: TcpStream) {
     let _ = SockRef::from(&stream).shutdown(Shutdown::Both);
     let mut parting = PARTING.lock().unwrap_or_else(PoisonError::into_inner);
     parting.retain(|waits| !waits.is_finished());
-    if parting.len() >= places()
+    if parting.len() >= descriptors_for(SHARE, PLACES)
         && let Some(oldest) = parting.pop_front()
     {
         oldest.abort();
@@ -81,9 +81,10 @@ fn wait(stream: TcpStream) {
     parting.push_back(waits.abort_handle());
 }
 
-fn places() -> usize {
+/// How many descriptors something may take: `most`, or, where that is less, so small a part of all that this process may have.
+pub(crate) fn descriptors_for(part: usize, most: usize) -> usize {
     let limit = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
-    limit.map_or(PLACES, |limit| (limit / SHARE).clamp(1, PLACES))
+    limit.map_or(most, |limit| (limit / part).clamp(1, most))
 }
 
 #[cfg(test)]

@@ -17,12 +17,12 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::{sync::Notify, time};
+use tokio::{sync::Notify, task, time};
 use tonic::transport::Channel;
 
 pub(crate) use self::book::SessionCounts;
 use self::{
-    book::{Book, LONGEST_PERIOD, QUICK, Way},
+    book::{Book, LONGEST_PERIOD, MOST, QUICK, Way},
     capture::{Capture, End},
     opening::Line,
     script::{Ask, GIVEN_UP, Nonce},
@@ -31,7 +31,7 @@ use self::{
 use super::PendingCall;
 use crate::{
     clock,
-    handler::OUTPUT_LIMIT,
+    handler::{OUTPUT_LIMIT, dial::descriptors_for},
     ids::ContainerId,
     phases::PhasesHandle,
     results::exec_route::WhySync,
@@ -57,6 +57,12 @@ const TIDY: Duration = Duration::from_secs(10);
 /// 64 KiB: what an idle session may say. It is said by a process that an earlier command has left behind.
 const MOST_STRAY: usize = 64 << 10;
 
+/// 64 bytes: as so many more each message counts, which has to be read, too.
+const EACH: usize = 64;
+
+/// A quarter of the descriptors, at most: clients and probes need others.
+const SHARE: usize = 4;
+
 /// The sessions of all containers. Clones are the same. Without [`Sessions::keep`], none is opened.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sessions(Arc<Shared>);
@@ -76,6 +82,8 @@ struct Shared {
 struct Session {
     line: Line,
     opened: Instant,
+    /// The answer to a ping that came too late for its command, if it comes at all.
+    late: Option<Nonce>,
 }
 
 /// A session in use. Dropped with it, it ends.
@@ -123,6 +131,7 @@ impl Sessions {
     /// Opens sessions as they are asked for, and closes those that are not needed. `owner`: where this criprobe listens; what its
     /// earlier sessions have left behind in a container ends with the next opening there. Runs until it is dropped.
     pub(crate) async fn keep(&self, channel: &Channel, phases: &PhasesHandle, owner: &str) {
+        self.book().limit(descriptors_for(SHARE, MOST));
         let mut openings = FuturesUnordered::new();
         // Of a run of this that panicked.
         self.book().forget_openings(clock::now());
@@ -140,13 +149,35 @@ impl Sessions {
                     if let Err(why) = &opened {
                         tracing::debug!(container.id = %container, reason = why.code(), "no exec session");
                     }
-                    self.book().opened(&container, opened.map(|line| Session { line, opened: now }), now);
+                    self.book().opened(&container, opened.map(|line| Session { line, opened: now, late: None }), now);
                 }
                 () = self.0.wanted.notified() => {}
                 () = time::sleep(QUICK), if !openings.is_empty() => {}
-                _ = tidied.tick() => self.book().tidy(clock::now(), Session::is_over),
+                _ = tidied.tick() => self.tidy().await,
             }
         }
+    }
+
+    /// Closes what is not needed, and what has ended or prints too much by itself.
+    async fn tidy(&self) {
+        self.book().tidy(clock::now());
+        let idle = self.book().idle();
+        for container in idle {
+            let session = self.book().take(&container);
+            let Some(session) = session else { continue };
+            let mut lease = Lease { sessions: self.clone(), container, session: Some(session) };
+            if lease.session.as_mut().is_some_and(Session::is_over) {
+                lease.end(WhySync::Ended);
+            } else {
+                lease.give_back();
+            }
+            task::yield_now().await;
+        }
+    }
+
+    /// A client stops a container: its session is closed, so that an init does not wait for the shells.
+    pub(crate) fn stopping(&self, container: &ContainerId) {
+        self.book().stopping(container, clock::now());
     }
 
     /// What was counted.
@@ -196,10 +227,14 @@ impl Sessions {
                 Ok(Decided::TimedOut)
             }
             Err(why) => {
-                if why == WhySync::TooMuchOutput {
-                    self.book().doubt(container, print.0, why, clock::now());
-                }
-                lease.end(why);
+                let of_session = match why {
+                    WhySync::TooMuchOutput => {
+                        self.book().doubt(container, print.0, why, clock::now());
+                        WhySync::Ended
+                    }
+                    _ => why,
+                };
+                lease.end(of_session);
                 Err(why)
             }
         }
@@ -256,7 +291,7 @@ impl Session {
         let mut stray = 0;
         loop {
             match self.line.stream.try_next() {
-                Ok(Some(Came::Said(_, octets))) => stray += octets.len(),
+                Ok(Some(Came::Said(_, octets))) => stray += EACH + octets.len(),
                 Ok(None) => return stray > MOST_STRAY,
                 Ok(Some(Came::Status(_))) | Err(Closed) => return true,
             }
@@ -278,7 +313,7 @@ impl Lease {
         let Line { stream, key, runner } = &mut session.line;
         let nonce = Nonce::fresh();
         let line = Ask::Run(words).line(key, &nonce);
-        let mut capture = Capture::new(nonce, OUTPUT_LIMIT);
+        let mut capture = Capture::new(nonce, OUTPUT_LIMIT).after(session.late.take());
         let began = clock::now();
         let over = began + timeout;
         send(stream, &line).await?;
@@ -308,6 +343,7 @@ impl Lease {
             send(stream, &script::ping(key, *runner, &pong)).await?;
             capture.asked(pong);
         }
+        session.late = capture.unanswered();
         capture.end().map(Ran::Ended).ok_or(WhySync::Ended)
     }
 
@@ -372,7 +408,7 @@ fn take(capture: &mut Capture, came: Result<Came, Closed>) -> Result<(), WhySync
         Ok(Came::Said(output, octets)) => capture.take(output, &octets).map_err(|_| WhySync::Ended)?,
         Ok(Came::Status(_)) | Err(Closed) => return Err(WhySync::Ended),
     }
-    if capture.said() > MOST_SAID { Err(WhySync::TooMuchOutput) } else { Ok(()) }
+    if capture.said() + EACH * capture.messages() > MOST_SAID { Err(WhySync::TooMuchOutput) } else { Ok(()) }
 }
 
 #[cfg(test)]

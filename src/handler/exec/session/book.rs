@@ -14,8 +14,8 @@ use std::{
 
 use crate::{ids::ContainerId, results::exec_route::WhySync};
 
-/// 2,048 containers at most: a session costs criprobe some 10 KiB, and the runtime more.
-const MOST: usize = 2_048;
+/// 2,048 containers at most: a session costs criprobe some 15 KiB, and the runtime more.
+pub(super) const MOST: usize = 2_048;
 
 /// 64 commands of a container are known to work; the oldest is forgotten for another one.
 const MOST_COMMANDS: usize = 64;
@@ -41,12 +41,10 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 /// 1 s to 5 min until the next opening, twice as long each time.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
-/// 3 openings in a row that a shell did not answer: after them, none follows for long. A program that is named `sh` and
-/// does not read its input stays behind each time, and counts against the container's limit of pids.
-const MOST_BARREN: u32 = 3;
-
-/// 1 h: how long none follows.
-const BARREN: Duration = Duration::from_secs(3_600);
+/// 1 min to 30 days until the next opening, four times as long each time, after those in a row that a shell did not answer. A
+/// program that is named `sh` and does not read its input stays behind each time, and counts against the container's limit
+/// of pids: 3 in the first 6 minutes, 7 in the first day.
+const BARREN: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(30 * 24 * 3_600));
 
 /// 60 s: a session that lasted as long worked; the next back-off is the shortest again.
 const WORKED: Duration = Duration::from_secs(60);
@@ -105,7 +103,7 @@ pub(crate) struct SessionCounts {
     pub failed: u64,
     /// That ended although they were in use or waited for commands.
     pub ended: u64,
-    /// That were closed because no command came.
+    /// That were closed because no command came, or because their container was to stop.
     pub closed: u64,
 }
 
@@ -117,11 +115,14 @@ pub(super) struct Book<S> {
     /// When each opening began.
     opening: HashMap<ContainerId, Instant>,
     counts: SessionCounts,
+    /// Of so many containers.
+    most: usize,
 }
 
 impl<S> Default for Book<S> {
     fn default() -> Self {
         Self {
+            most: MOST,
             slots: HashMap::new(),
             wanted: VecDeque::new(),
             opening: HashMap::new(),
@@ -131,10 +132,15 @@ impl<S> Default for Book<S> {
 }
 
 impl<S> Book<S> {
+    /// Has it have sessions of no more than so many containers.
+    pub(super) fn limit(&mut self, most: usize) {
+        self.most = most;
+    }
+
     /// Which way a command goes now that asks for a session.
     pub(super) fn way(&mut self, container: &ContainerId, command: u64, now: Instant) -> Way<S> {
         if !self.slots.contains_key(container) {
-            if self.slots.len() >= MOST {
+            if self.slots.len() >= self.most {
                 return Way::Sync(WhySync::TooManySessions);
             }
             let stage = Stage::None { from: now, why: WhySync::FirstAttempt };
@@ -189,11 +195,38 @@ impl<S> Book<S> {
         }
     }
 
-    /// A session is free again. Returns it where its container was forgotten meanwhile.
+    /// A session is free again; it is closed if its container is being stopped, or was forgotten meanwhile.
     pub(super) fn give_back(&mut self, container: &ContainerId, session: S) {
         match self.slots.get_mut(container) {
-            Some(slot) => slot.stage = Stage::Idle(session),
-            None => self.counts.open = self.counts.open.saturating_sub(1),
+            Some(slot) if matches!(slot.stage, Stage::InUse) => slot.stage = Stage::Idle(session),
+            _ => self.counts.close(),
+        }
+    }
+
+    /// A client stops a container: no session is left for what waits until all of the container's processes have ended.
+    pub(super) fn stopping(&mut self, container: &ContainerId, now: Instant) {
+        let Some(slot) = self.slots.get_mut(container) else { return };
+        let pause = Stage::None { from: now + BACK_OFF.1, why: WhySync::Ended };
+        if let Stage::Idle(_) = std::mem::replace(&mut slot.stage, pause) {
+            self.counts.close();
+        }
+    }
+
+    /// Whose sessions are idle.
+    pub(super) fn idle(&self) -> Vec<ContainerId> {
+        let idle = self.slots.iter().filter(|(_, slot)| matches!(slot.stage, Stage::Idle(_)));
+        idle.map(|(container, _)| container.clone()).collect()
+    }
+
+    /// An idle session, to be looked at: as one that a command is to use.
+    pub(super) fn take(&mut self, container: &ContainerId) -> Option<S> {
+        let stage = &mut self.slots.get_mut(container)?.stage;
+        match std::mem::replace(stage, Stage::InUse) {
+            Stage::Idle(session) => Some(session),
+            other => {
+                *stage = other;
+                None
+            }
         }
     }
 
@@ -205,7 +238,9 @@ impl<S> Book<S> {
         if now.saturating_duration_since(opened) >= WORKED {
             slot.failures = 0;
         }
-        slot.back_off(why, now);
+        if matches!(slot.stage, Stage::InUse) {
+            slot.back_off(why, now);
+        }
     }
 
     /// Whose session is to be opened now.
@@ -215,10 +250,15 @@ impl<S> Book<S> {
         if quick >= OPENING_AT_ONCE || self.opening.len() >= MOST_OPENING {
             return None;
         }
-        let container = self.wanted.pop_front()?;
-        self.slots.get_mut(&container)?.stage = Stage::Opening;
-        self.opening.insert(container.clone(), now);
-        Some(container)
+        loop {
+            let container = self.wanted.pop_front()?;
+            let stage = self.slots.get_mut(&container).map(|slot| &mut slot.stage);
+            if let Some(stage @ Stage::Wanted) = stage {
+                *stage = Stage::Opening;
+                self.opening.insert(container.clone(), now);
+                return Some(container);
+            }
+        }
     }
 
     /// No opening is in progress any more, however they ended.
@@ -231,51 +271,44 @@ impl<S> Book<S> {
     /// How an opening ended.
     pub(super) fn opened(&mut self, container: &ContainerId, opened: Result<S, WhySync>, now: Instant) {
         self.opening.remove(container);
-        let slot = self.slots.get_mut(container);
+        let slot = self.slots.get_mut(container).filter(|slot| matches!(slot.stage, Stage::Opening));
         match opened {
             Ok(session) => {
                 self.counts.opened += 1;
-                if let Some(slot) = slot {
-                    self.counts.open += 1;
-                    (slot.stage, slot.barren) = (Stage::Idle(session), 0);
+                self.counts.open += 1;
+                match slot {
+                    Some(slot) => (slot.stage, slot.barren) = (Stage::Idle(session), 0),
+                    None => self.counts.close(),
                 }
             }
             Err(why) => {
                 self.counts.failed += 1;
                 if let Some(slot) = slot {
-                    slot.barren += u32::from(matches!(why, WhySync::Shell | WhySync::Silent));
                     slot.back_off(why, now);
-                    if slot.barren >= MOST_BARREN {
-                        slot.stage = Stage::None { from: now + BARREN, why };
+                    if matches!(why, WhySync::Shell | WhySync::Silent) {
+                        let pause = BARREN.0.saturating_mul(1 << (2 * slot.barren.min(15))).min(BARREN.1);
+                        slot.barren += 1;
+                        slot.stage = Stage::None { from: now + pause, why };
                     }
                 }
             }
         }
     }
 
-    /// Closes what is idle for too long or `is_over`, and forgets containers without commands.
-    pub(super) fn tidy(&mut self, now: Instant, mut is_over: impl FnMut(&mut S) -> bool) {
+    /// Closes what is idle for too long, and forgets containers without commands.
+    pub(super) fn tidy(&mut self, now: Instant) {
         let Self { slots, counts, .. } = self;
         slots.retain(|_, slot| {
             let is_unused = now.saturating_duration_since(slot.used) >= IDLE;
-            match &mut slot.stage {
+            match &slot.stage {
                 Stage::Idle(_) if is_unused => {
-                    counts.open = counts.open.saturating_sub(1);
-                    counts.closed += 1;
+                    counts.close();
                     false
-                }
-                Stage::Idle(session) => {
-                    if is_over(session) {
-                        counts.open = counts.open.saturating_sub(1);
-                        counts.ended += 1;
-                        slot.back_off(WhySync::Ended, now);
-                    }
-                    true
                 }
                 Stage::None { from, .. } => {
                     !is_unused || *from > now && now.saturating_duration_since(slot.used) < FORGOTTEN
                 }
-                Stage::Wanted | Stage::Opening | Stage::InUse => true,
+                Stage::Idle(_) | Stage::Wanted | Stage::Opening | Stage::InUse => true,
             }
         });
     }
@@ -283,6 +316,14 @@ impl<S> Book<S> {
     /// What was counted.
     pub(super) fn counts(&self) -> SessionCounts {
         self.counts
+    }
+}
+
+impl SessionCounts {
+    /// One that was open is not needed any more.
+    fn close(&mut self) {
+        self.open = self.open.saturating_sub(1);
+        self.closed += 1;
     }
 }
 
@@ -356,20 +397,21 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_as_sh_and_never_answers_is_started_three_times() {
+    fn what_runs_as_sh_and_never_answers_is_started_ever_more_rarely() {
         let (mut book, began, a) = (Sessions::default(), clock::now(), id("a"));
-        let mut openings = 0;
+        let mut openings = Vec::new();
         for second in 0..10_000 {
             let now = began + Duration::from_secs(second);
             let _ = book.way(&a, 1, now);
             while let Some(container) = book.next_opening(now) {
-                openings += 1;
+                openings.push(second);
                 book.opened(&container, Err(WhySync::Silent), now);
             }
-            book.tidy(now, |_| false);
+            book.tidy(now);
         }
-        assert_eq!((openings, book.slots.len()), (MOST_BARREN, 1));
-        book.tidy(began + Duration::from_secs(10_000) + FORGOTTEN, |_| false);
+        assert_eq!(openings, [0, 60, 300, 1_260, 5_100]);
+        assert_eq!(book.slots.len(), 1);
+        book.tidy(began + Duration::from_secs(10_000) + FORGOTTEN);
         assert!(book.slots.is_empty());
     }
 
@@ -382,14 +424,20 @@ mod tests {
         let later = now + IDLE;
         for name in ["used", "over"] {
             assert_eq!(book.way(&id(name), 1, later), Way::Session("session"));
-            book.give_back(&id(name), if name == "over" { "over" } else { "session" });
+            book.give_back(&id(name), "session");
         }
-        book.tidy(later, |session| *session == "over");
+        book.tidy(later);
+        let mut idle = book.idle();
+        idle.sort_unstable();
+        assert_eq!(idle, [id("over"), id("used")]);
+        assert_eq!(book.take(&id("over")), Some("session"));
+        assert_eq!(book.take(&id("over")), None, "it is in use");
+        book.ended(&id("over"), WhySync::Ended, now, later);
         let counts = SessionCounts { open: 1, opened: 3, ended: 1, closed: 1, failed: 0 };
         assert_eq!(book.counts(), counts);
         assert_eq!(book.way(&id("over"), 1, later), Way::Sync(WhySync::Ended));
         assert_eq!(book.way(&id("idle"), 1, later), Way::Sync(WhySync::FirstAttempt), "it was forgotten");
-        book.tidy(later + 2 * IDLE, |_| false);
+        book.tidy(later + 2 * IDLE);
         assert_eq!(book.counts().open, 0);
     }
 
@@ -413,6 +461,45 @@ mod tests {
         }
         let slot = &book.slots[&id("0")];
         assert_eq!((slot.known.len(), slot.doubts.len()), (MOST_COMMANDS, MOST_COMMANDS));
-        book.tidy(now + 3 * IDLE, |_| false);
+        book.tidy(now + 3 * IDLE);
+    }
+
+    #[test]
+    fn a_container_that_is_being_stopped_keeps_no_session() {
+        let now = clock::now();
+        let stop = |mut book: Sessions| {
+            book.stopping(&id("a"), now);
+            assert_eq!(book.way(&id("a"), 1, now), Way::Sync(WhySync::Ended));
+            book
+        };
+        let open_one = || {
+            let mut book = Sessions::default();
+            open(&mut book, &id("a"), now);
+            book
+        };
+        let closed = SessionCounts { opened: 1, closed: 1, ..SessionCounts::default() };
+        assert_eq!(stop(open_one()).counts(), closed, "idle");
+        for is_there in [true, false] {
+            let mut used = open_one();
+            assert_eq!(used.way(&id("a"), 1, now), Way::Session("session"));
+            let mut used = stop(used);
+            if is_there {
+                used.give_back(&id("a"), "session");
+                assert_eq!(used.counts(), closed, "in use");
+            } else {
+                used.ended(&id("a"), WhySync::Ended, now, now);
+            }
+            assert_eq!(used.way(&id("a"), 1, now + BACK_OFF.0), Way::Sync(WhySync::Ended));
+        }
+        let mut opening = Sessions::default();
+        assert_eq!(opening.way(&id("a"), 1, now), Way::Sync(WhySync::FirstAttempt));
+        let mut wanted = stop(opening);
+        assert_eq!(wanted.next_opening(now), None, "it waited for its turn");
+        let mut opening = Sessions::default();
+        let _ = opening.way(&id("a"), 1, now);
+        assert_eq!(opening.next_opening(now), Some(id("a")));
+        let mut opening = stop(opening);
+        opening.opened(&id("a"), Ok("late"), now);
+        assert_eq!(opening.counts(), closed, "it was being opened");
     }
 }

@@ -32,6 +32,9 @@ pub(super) struct Capture {
     /// The answer to a ping, once there was one.
     pong: Option<Nonce>,
     is_answered: bool,
+    /// One to a ping of the command before.
+    late: Option<Nonce>,
+    messages: usize,
     stdout: Piece,
     stderr: Piece,
     exit_code: Option<u32>,
@@ -58,11 +61,19 @@ impl Capture {
             nonce,
             pong: None,
             is_answered: false,
+            late: None,
+            messages: 0,
             stdout: Piece::default(),
             stderr: Piece::default(),
             exit_code: None,
             most,
         }
+    }
+
+    /// After a command that ended before this answer came: if it comes now, it is no output.
+    #[must_use]
+    pub(super) fn after(self, late: Option<Nonce>) -> Self {
+        Self { late, ..self }
     }
 
     /// The reader was asked for this.
@@ -75,6 +86,16 @@ impl Capture {
         self.is_answered
     }
 
+    /// What the reader has been asked for, and has not answered.
+    pub(super) fn unanswered(&mut self) -> Option<Nonce> {
+        self.pong.take()
+    }
+
+    /// How many pieces came.
+    pub(super) fn messages(&self) -> usize {
+        self.messages
+    }
+
     /// How many bytes came of both outputs.
     pub(super) fn said(&self) -> usize {
         self.stdout.said + self.stderr.said
@@ -85,6 +106,7 @@ impl Capture {
     /// # Errors
     /// [`Malformed`] when a mark is not followed by an exit code.
     pub(super) fn take(&mut self, output: Output, octets: &[u8]) -> Result<(), Malformed> {
+        self.messages += 1;
         let piece = match output {
             Output::Stdout => &mut self.stdout,
             Output::Stderr => &mut self.stderr,
@@ -93,12 +115,9 @@ impl Capture {
             return Ok(());
         }
         piece.rest.extend_from_slice(octets);
-        if let Some(pong) = self.pong.as_ref().filter(|_| output == Output::Stdout)
-            && let Some(at) = find(&piece.rest, pong.as_bytes())
-            && piece.rest.get(at + Nonce::LENGTH) == Some(&b'\n')
-        {
-            piece.rest.drain(at..=at + Nonce::LENGTH);
-            (self.pong, self.is_answered) = (None, true);
+        if output == Output::Stdout {
+            piece.drop_line(&mut self.late);
+            self.is_answered |= piece.drop_line(&mut self.pong);
         }
         let Some(at) = find(&piece.rest, self.nonce.as_bytes()) else {
             let decided = piece.rest.len().saturating_sub(Nonce::LENGTH);
@@ -139,6 +158,17 @@ impl Capture {
 }
 
 impl Piece {
+    /// Removes an answer, if it is there.
+    fn drop_line(&mut self, answer: &mut Option<Nonce>) -> bool {
+        let at = answer.as_ref().and_then(|answer| find(&self.rest, answer.as_bytes()));
+        let at = at.filter(|at| self.rest.get(at + Nonce::LENGTH) == Some(&b'\n'));
+        if let Some(at) = at {
+            self.rest.drain(at..=at + Nonce::LENGTH);
+            *answer = None;
+        }
+        at.is_some()
+    }
+
     /// The first so many bytes that wait are output: keeps them as far as there is room.
     fn keep(&mut self, length: usize, most: usize) {
         let room = most.saturating_sub(self.kept.len());
@@ -176,14 +206,18 @@ mod tests {
             cut in 1..80_usize,
             pong_at in any::<prop::sample::Index>(),
             is_pinged in any::<bool>(),
+            is_late in any::<bool>(),
         ) {
-            let (nonce, pong) = (Nonce::fresh(), Nonce::fresh());
-            let mut capture = Capture::new(nonce.clone(), 1000);
+            let (nonce, pong, late) = (Nonce::fresh(), Nonce::fresh(), Nonce::fresh());
+            let mut capture = Capture::new(nonce.clone(), 1000).after(Some(late.clone()));
             let mut sent = stdout.clone();
             if is_pinged {
                 capture.asked(pong.clone());
                 let at = pong_at.index(sent.len() + 1);
                 sent.splice(at..at, format!("{}\n", digits(&pong)).into_bytes());
+            }
+            if is_late {
+                sent.splice(0..0, format!("{}\n", digits(&late)).into_bytes());
             }
             sent.extend(format!("{} {exit_code}\n", digits(&nonce)).into_bytes());
             for piece in sent.chunks(cut) {

@@ -20,7 +20,7 @@ use crate::{
     results::exec_route::WhySync,
 };
 
-/// 10 s for all of it: starting a shell takes a runtime 30 ms, or a second on a busy node.
+/// 10 s for the runtime, which starts a shell in 30 ms, or in a second on a busy node, and 10 s for the shell.
 const OPENING: Duration = Duration::from_secs(10);
 
 /// 256 KiB: the longest environment that is compared.
@@ -50,12 +50,16 @@ pub(super) async fn open(
 ) -> Result<Line, WhySync> {
     // The runtime's events name no calls: so that its exec is not taken for that of a client's call.
     let probed = phases.probed(container);
-    let opened = time::timeout(OPENING, start(channel, owner, container)).await;
+    let stream = time::timeout(OPENING, start(channel, owner, container)).await;
+    let line = match stream.unwrap_or(Err(WhySync::Ended)) {
+        Ok(stream) => time::timeout(OPENING, greet(stream)).await.unwrap_or(Err(WhySync::Silent)),
+        Err(why) => Err(why),
+    };
     let _ = probed.ended(ExecEnd::Unanswered);
-    opened.unwrap_or(Err(WhySync::Silent))
+    line
 }
 
-async fn start(channel: &Channel, owner: &str, container: &ContainerId) -> Result<Line, WhySync> {
+async fn start(channel: &Channel, owner: &str, container: &ContainerId) -> Result<Stream, WhySync> {
     // It kills what others of its name have left. Containers of a pod may see each other's processes.
     let name = format!("{owner} in {container}");
     let request = ExecRequest {
@@ -68,7 +72,10 @@ async fn start(channel: &Channel, owner: &str, container: &ContainerId) -> Resul
     };
     let answer = encoded::call::<ExecResponse>(channel, SERVICE_NAME, "Exec", &request).await;
     let url = answer.map_err(|status| refused(&status))?.url;
-    let mut stream = Stream::open(&Address::read(&url)?).await?;
+    Stream::open(&Address::read(&url)?).await
+}
+
+async fn greet(mut stream: Stream) -> Result<Line, WhySync> {
     let key = Nonce::fresh();
     stream.send(&format!("{key}\n")).await.map_err(|_| WhySync::Ended)?;
     let (hello, code) = ask(&mut stream, &key, Ask::Hello).await?;
@@ -79,8 +86,8 @@ async fn start(channel: &Channel, owner: &str, container: &ContainerId) -> Resul
 }
 
 impl Line {
-    /// Has the shell run the image's own programs, and shows that it does, and that it passes on the environment that the runtime gives, once what
-    /// it sets for itself is unset.
+    /// Has the shell run the image's own programs, and shows that it does, and that it passes on the environment that the
+    /// runtime gives, once what it sets for itself is unset.
     async fn prove(&mut self) -> Result<(), WhySync> {
         match self.ask(Ask::BuiltIn).await?.1 {
             127 => {}

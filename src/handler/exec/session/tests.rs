@@ -1,7 +1,10 @@
 //! The script in real shells, without a runtime: dash, the ash of busybox, bash.
 
 use std::{
+    fs,
     io::{Read, Write},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     sync::{
         atomic::{AtomicU32, Ordering},
@@ -35,10 +38,15 @@ impl Shell {
     }
 
     fn start_for(program: &[&str], owner: &str) -> Self {
+        Self::start_in(program, owner, Path::new("/"))
+    }
+
+    fn start_in(program: &[&str], owner: &str, folder: &Path) -> Self {
         // As a runtime does, so that it leads a session.
         let mut child = Command::new("setsid")
             .args(program)
             .args(["-c", &script::script(owner)])
+            .current_dir(folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -125,8 +133,8 @@ fn forward(output: Output, mut from: impl Read + Send + 'static, to: Sender<(Out
 
 /// Those that still are in a process group, but for zombies.
 fn members(group: u32) -> Vec<String> {
-    let stats = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
-        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+    let stats = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
         let mut fields = stat.rsplit_once(") ")?.1.split(' ');
         let (state, of) = (fields.next()?, fields.nth(1)?);
         (state != "Z" && of == group.to_string()).then_some(stat.clone())
@@ -238,6 +246,7 @@ fn what_runs_is_killed_with_its_group_and_the_shells_go_on() {
         let pid = shell.group();
         let runner = shell.runner();
         let mut capture = shell.begin(Ask::Run(" '/bin/sh' '-c' 'sleep 1000 & sleep 1000'"));
+        until_members(pid, 6, program);
         let (key, pong) = (shell.key.clone(), Nonce::fresh());
         shell.send(&script::ping(&key, runner, &pong));
         capture.asked(pong);
@@ -245,7 +254,6 @@ fn what_runs_is_killed_with_its_group_and_the_shells_go_on() {
             let (output, octets) = shell.outputs.recv_timeout(LIMIT).expect("the reader answers");
             capture.take(output, &octets).unwrap();
         }
-        until_members(pid, 6, program);
         shell.send(&script::kill(&key));
         assert_eq!(shell.end(capture).exit_code, 137, "{program:?}");
         until_members(pid, 3, program);
@@ -261,6 +269,93 @@ fn a_command_that_signals_its_group_does_not_end_the_shells() {
             let (code, _) = shell.run_text(&["/bin/sh", "-c", &format!("kill -{signal} 0; sleep 1000")]);
             assert!(code > 128, "{program:?} {signal}: {code}");
             assert_eq!(shell.run_text(&["/bin/echo", "on"]), (0, "on\n".to_owned()), "{program:?} {signal}");
+        }
+    }
+}
+
+#[test]
+fn a_command_with_a_group_of_its_own_is_killed_all_the_same() {
+    for program in SHELLS {
+        let mut shell = Shell::start(program);
+        shell.runner();
+        let line = "printf %040d 0; sleep 1000";
+        let mut capture =
+            shell.begin(Ask::Run(&format!(" '/usr/bin/timeout' '1000' '/bin/sh' '-c' '{line}'")));
+        while capture.said() == 0 {
+            let (output, octets) = shell.outputs.recv_timeout(LIMIT).expect("the command prints");
+            capture.take(output, &octets).unwrap();
+        }
+        shell.send(&script::kill(&shell.key.clone()));
+        assert_eq!(shell.end(capture).exit_code, 137, "{program:?}");
+        until_members(shell.group(), 3, program);
+    }
+}
+
+#[test]
+fn a_ping_has_no_answer_while_no_command_runs() {
+    for program in SHELLS {
+        let mut shell = Shell::start(program);
+        let runner = shell.runner();
+        shell.send(&script::ping(&shell.key.clone(), runner, &Nonce::fresh()));
+        assert_eq!(shell.run_text(&["/bin/echo", "on"]), (0, "on\n".to_owned()), "{program:?}");
+    }
+}
+
+#[test]
+fn a_session_ends_where_execsync_would_find_another_folder_or_no_program() {
+    for program in SHELLS {
+        let within = tempfile::tempdir().unwrap();
+        let folder = within.path().join("work");
+        fs::create_dir(&folder).unwrap();
+        for name in ["empty", "full"] {
+            fs::write(folder.join(name), if name == "empty" { "" } else { "#!/bin/sh\nexit 3\n" }).unwrap();
+            fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let start = || {
+            let mut shell = Shell::start_in(program, &folder.display().to_string(), &folder);
+            assert_eq!(shell.run_text(&["./full"]).0, 3, "{program:?}");
+            shell
+        };
+        let mut shell = start();
+        assert_eq!(shell.run_text(&["./empty"]).0, GIVEN_UP, "{program:?}");
+        shell.stdin = None;
+        shell.ended();
+        let mut shell = start();
+        fs::rename(&folder, within.path().join("moved")).unwrap();
+        fs::create_dir(&folder).unwrap();
+        assert_eq!(shell.run_text(&["/bin/echo", "on"]).0, GIVEN_UP, "{program:?}");
+        shell.stdin = None;
+        shell.ended();
+    }
+}
+
+/// A process may give itself the first line of a session, and a name that looks like the numbers of another process.
+#[test]
+fn what_looks_like_an_earlier_session_has_no_other_process_killed() {
+    for program in SHELLS {
+        let owner = format!("/run/imitated {program:?}");
+        let mut victim = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+        let line = format!(
+            "# exec session of criprobe at {owner}\nprintf 'x) S 1 {}\\n' >/proc/$$/comm && echo ready; sleep 1000",
+            victim.id()
+        );
+        let (shell, arguments) = program.split_first().unwrap();
+        let mut imitator = Command::new(shell)
+            .args(arguments)
+            .args(["-c", &line])
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut ready = [0; 6];
+        imitator.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+        assert_eq!(&ready, b"ready\n", "{program:?}");
+        Shell::start_for(program, &owner).runner();
+        assert_eq!(victim.try_wait().unwrap(), None, "{program:?}");
+        assert_eq!(imitator.try_wait().unwrap(), None, "{program:?}: it leads no session");
+        for child in [&mut victim, &mut imitator] {
+            child.kill().unwrap();
+            child.wait().unwrap();
         }
     }
 }
