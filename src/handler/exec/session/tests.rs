@@ -341,13 +341,14 @@ fn what_looks_like_an_earlier_session_has_no_other_process_killed() {
         let owner = own(&format!("imitated {program:?}"));
         let mut victim = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
         let line = format!(
-            "# exec session of criprobe at {owner}\nprintf 'x) S 1 {}\\n' >/proc/$$/comm && echo ready; sleep 1000",
+            "# exec session of criprobe at {owner}\nprintf 'x) S 1 {}\\n' >/proc/$$/comm && echo ready; read ended",
             victim.id()
         );
         let (shell, arguments) = program.split_first().unwrap();
         let mut imitator = Command::new(shell)
             .args(arguments)
             .args(["-c", &line])
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)
             .spawn()
