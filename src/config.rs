@@ -28,7 +28,7 @@ use key::Key;
 use crate::{
     document::{Place, suggest},
     redact::Patterns,
-    spec::{ExecMode, acting::RestartOnExit, policy::Policy},
+    spec::{ExecModeSetting, acting::RestartOnExit, policy::Policy},
 };
 
 /// 1 MiB: the longest file that is read. A longer one is an error.
@@ -137,7 +137,7 @@ pub struct ProberConfig {
     /// How long after its timeout an exec may stay unanswered before it is cancelled.
     pub exec_grace: Duration,
     /// Which way the commands of exec probes go whose definitions do not say.
-    pub exec_mode: ExecMode,
+    pub exec_mode: ExecModeSetting,
     /// How many probes one pod may have; those beyond it are invalid.
     pub max_per_pod: NonZeroUsize,
     /// How many probes all pods may have; those beyond it are invalid.

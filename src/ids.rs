@@ -1,6 +1,12 @@
 //! Identifiers of objects on a node, each with its own type, so that no bare string crosses a module.
 
-use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
+use std::{
+    borrow::Borrow,
+    fmt,
+    hash::{Hash, Hasher},
+    str::FromStr,
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +16,17 @@ use crate::carry::{Carry, Reader, Unreadable, Writer};
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(Arc<str>);
+
+        // Derived, it would be compiled into whatever each map does with its keys.
+        impl Hash for $name {
+            #[inline(never)]
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                self.0.hash(state);
+            }
+        }
 
         impl $name {
             /// The id as text.
@@ -181,7 +195,7 @@ impl FromStr for ProbeType {
 }
 
 /// What identifies a probe for as long as its pod lives: `POD_UID/CONTAINER/TYPE`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProbeKey {
     /// The pod's uid.
     pub pod: PodUid,
@@ -189,6 +203,13 @@ pub struct ProbeKey {
     pub container: Arc<str>,
     /// Its type.
     pub kind: ProbeKind,
+}
+
+impl Hash for ProbeKey {
+    #[inline(never)]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.pod, &self.container, self.kind).hash(state);
+    }
 }
 
 impl fmt::Display for ProbeKey {

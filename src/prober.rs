@@ -45,7 +45,7 @@ use crate::{
     ids::{ContainerId, ProbeKey, SandboxId},
     inventory::pod::{Container, OpenStops},
     results::{history::HistoryLimits, text::BoundedText},
-    spec::{ExecMode, need::Budget, plan::Planned, policy::Limits},
+    spec::{ExecModeSetting, need::Budget, plan::Planned, policy::Limits},
 };
 
 pub use command::{CommandRefusal, ProbeCommand, TriggerEnd};
@@ -110,8 +110,8 @@ pub struct ProberSettings {
     pub exec_workers: usize,
     /// How long after its timeout an exec attempt is given up, if the runtime is still silent.
     pub exec_grace: Duration,
-    /// Which way the commands of exec probes go whose definition does not say.
-    pub exec_mode: ExecMode,
+    /// How the commands of exec probes are run.
+    pub exec_mode: ExecModeSetting,
     /// Probes of one pod at most; what is planned beyond that is listed as invalid.
     pub max_per_pod: usize,
     /// Probes of all pods at most; likewise.
@@ -150,7 +150,7 @@ impl Default for ProberSettings {
             workers: 64,
             exec_workers: 16,
             exec_grace: Duration::from_secs(5),
-            exec_mode: ExecMode::default(),
+            exec_mode: ExecModeSetting::default(),
             max_per_pod: 32,
             max_per_node: 5000,
             max_rate_per_pod: 50,

@@ -511,7 +511,7 @@ pub struct AttemptRecord {
     pub output: Arc<str>,
     /// Where its time went: of a command that a runtime ran which reports that.
     pub phases: Option<phases::PhasesSlot>,
-    /// Which way its command went; not known of a client's attempt, and not saved.
+    /// The route of its command; not known of a client's attempt, and not saved.
     pub route: Option<exec_route::ExecRoute>,
 }
 

@@ -80,7 +80,7 @@ pub struct StartPeriod {
     pub interval: Duration,
 }
 
-/// Which way the command of an exec probe goes into its container.
+/// How the command of an exec probe is run: what its definition asks for, and which route it took in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExecMode {
@@ -100,6 +100,32 @@ impl ExecMode {
         match self {
             Self::Sync => "sync",
             Self::Session => "session",
+        }
+    }
+}
+
+/// The setting `prober.execMode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ExecModeSetting {
+    /// By ExecSync, unless the definition asks for a session.
+    #[default]
+    Sync,
+    /// By a session, unless the definition asks for ExecSync.
+    Session,
+    /// By ExecSync, whatever the definition asks for.
+    Never,
+}
+
+impl ExecModeSetting {
+    /// In the order in which they are listed.
+    pub const ALL: [Self; 3] = [Self::Sync, Self::Session, Self::Never];
+
+    /// `sync`, `session`, `never`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Session => "session",
+            Self::Never => "never",
         }
     }
 }

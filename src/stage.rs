@@ -15,7 +15,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{runtime::Builder, sync::oneshot, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -55,6 +55,11 @@ impl TaskEnd {
 impl Tasks {
     /// Starts a task. A stage is wrapped in [`Tasks::supervise`] or [`Tasks::supervise_until`].
     pub(crate) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) -> TaskEnd {
+        self.spawn_boxed(Box::pin(task))
+    }
+
+    /// Boxed, so that the code which runs a task is compiled once, and not for each task.
+    fn spawn_boxed(&mut self, task: BoxFuture<'static, ()>) -> TaskEnd {
         let (done, ended) = oneshot::channel::<()>();
         self.running.spawn(async move {
             task.await;

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Those that began in the window.
 #[derive(Default)]
 pub(crate) struct Attempts {
-    /// How many of them went which way: `session`, `sync`, `sync (no shell in the image)`.
+    /// How many of them took which route: `session`, `sync`, `sync (no shell in the image)`.
     pub(crate) routes: BTreeMap<String, usize>,
     /// How many were no success.
     pub(crate) unsuccessful: usize,
@@ -41,7 +41,7 @@ impl Attempts {
 
     fn add(&mut self, attempt: &Value) {
         let seconds = |field: &str| Duration::try_from_secs_f64(attempt[field].as_f64()?).ok();
-        let mut route = attempt["exec"].as_str().unwrap_or("sync").to_owned();
+        let mut route = attempt["execRoute"].as_str().unwrap_or("sync").to_owned();
         if let Some(why) = attempt["execReason"].as_str() {
             route += &format!(" ({why})");
         }

@@ -77,7 +77,7 @@ mod tests {
         handler::exec::tests::{Runtime, exec},
         ids::ProbeKind,
         inventory::fixtures,
-        spec::{definition, hook::read, policy::Limits},
+        spec::{ExecModeSetting, definition, hook::read, policy::Limits},
     };
 
     fn container() -> Container {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     async fn ran(runtime: Runtime, hook: &str) -> Result<(), String> {
-        let handlers = Handlers { exec: exec(runtime).0, exec_mode: ExecMode::Sync, node_ip: None };
+        let handlers = Handlers { exec: exec(runtime).0, exec_mode: ExecModeSetting::Sync, node_ip: None };
         let hook = read(hook, &Limits::default()).unwrap();
         let view = container();
         run(&hook, &handlers, &view, Duration::from_secs(3)).await.map_err(|error| error.to_string())
@@ -115,7 +115,7 @@ mod tests {
             assert_eq!(ran(runtime, hook).await, ended, "{hook}");
         }
         let (exec, asked) = exec(Runtime::Refuses(tonic::Code::Unknown));
-        let handlers = Handlers { exec, exec_mode: ExecMode::Sync, node_ip: None };
+        let handlers = Handlers { exec, exec_mode: ExecModeSetting::Sync, node_ip: None };
         let hook = read(EXEC, &Limits::default()).unwrap();
         run(&hook, &handlers, &container(), Duration::from_secs(3)).await.unwrap_err();
         assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 1);
@@ -139,7 +139,8 @@ mod tests {
             (Runtime::TellsTheCommand, Some(0), "dump"),
             (Runtime::Frozen, None, "it did not end within 3s"),
         ] {
-            let handlers = Handlers { exec: exec(runtime).0, exec_mode: ExecMode::Sync, node_ip: None };
+            let handlers =
+                Handlers { exec: exec(runtime).0, exec_mode: ExecModeSetting::Sync, node_ip: None };
             let report = run_command(&command, &probe, &handlers, &view).await;
             assert_eq!((report.exit_code, &*report.output), (exit_code, output));
             assert_eq!(report.took >= command.timeout, exit_code.is_none());

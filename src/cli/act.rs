@@ -253,8 +253,8 @@ fn result(TriggeredView { probe, triggered: attempt }: &TriggeredView, now: Time
     let paint = super::probes::attempt_paint(attempt.result);
     let output = one_line(attempt.output.trim());
     let code = attempt.exit_code.filter(|&code| code != 0).map(|code| format!(", exit code {code}"));
-    let way = attempt.route.in_words().filter(|_| attempt.route.is_about_sessions());
-    let way = way.map(|way| format!(", exec: {way}")).unwrap_or_default();
+    let route = attempt.route.in_words().filter(|_| attempt.route.is_about_sessions());
+    let route = route.map(|route| format!(", exec route: {route}")).unwrap_or_default();
     let (code, end) = match (code, &*output) {
         (Some(code), "") => (code, ", no output;"),
         (None, "") => (String::new(), ";"),
@@ -264,7 +264,7 @@ fn result(TriggeredView { probe, triggered: attempt }: &TriggeredView, now: Time
     let mut row = Row::new(screen, false);
     row.column(&format!("{}:", probe.id), 0, Paint::Plain);
     row.column(attempt.result.as_str(), 0, paint);
-    row.column(&format!("in {took}{way}{code}{end}"), 0, Paint::Plain);
+    row.column(&format!("in {took}{route}{code}{end}"), 0, Paint::Plain);
     row.column(&output, 0, Paint::Plain);
     row.column("verdict", 0, Paint::Plain);
     row.column(probe.state.as_str(), 0, super::probes::verdict_paint(probe.state));
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(shown(&silent), format!("{line}{verdict}"));
         let route = sample::session_detail().history[0].route.clone();
         let first = AttemptView { route, ..silent };
-        let line = line.replace("31ms,", "31ms, exec: sync (first attempt),");
+        let line = line.replace("31ms,", "31ms, exec route: sync (first attempt),");
         assert_eq!(shown(&first), format!("{line}{verdict}"));
         let endless = AttemptView { output: "x".repeat(10_000).into(), exit_code: Some(3), ..attempt };
         let shown = shown(&endless);

@@ -47,8 +47,8 @@ The definition is shown with its defaults. In the history, each character is an 
 first: . or ✓ success, ~ warning, X or ✗ failure, ? error, which says nothing about the container;
 | marks the first attempt at another container.
 What was done to the container because of the probe is listed among the attempts, as 'acted'.
-'exec' shows which way the last attempt of an exec probe went, session or sync (ExecSync), and why it was
-not a session; a column of the history has it where that differs.
+'exec route' is that of the last attempt of an exec probe: session or sync (ExecSync), with the reason
+if a session was asked for; where attempts differ, their table has a column ROUTE.
 The newest 10 attempts, changes and events are shown. -o wide shows all that are kept: 32 attempts
 with 256 bytes of output each, 8 acts, and 32 changes of the verdict.";
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde_json::{Value, json};
 
 use super::{
@@ -51,8 +52,8 @@ pub(super) struct RunArgs {
     /// How long one try may take [default: 1s; with --probe, the probe's timeout]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
-    /// How the command gets into the container [default: as the probe's execMode or prober.execMode has it]
-    #[arg(long, value_name = "MODE", value_parser = ["sync", "session"], conflicts_with_all = ["http_get", "tcp", "grpc"])]
+    /// How the command is run [default: the probe's execMode, or else prober.execMode]
+    #[arg(long, value_name = "MODE", value_parser = exec_modes(), conflicts_with_all = ["http_get", "tcp", "grpc"])]
     exec_mode: Option<String>,
     /// A header of the request, 'NAME: VALUE'; can be given several times
     #[arg(long = "header", value_name = "HEADER", conflicts_with_all = ["probe", "exec", "tcp", "grpc"], value_parser = header)]
@@ -77,7 +78,8 @@ Examples:
   criprobe run 3f2a91 --grpc 9000 --service shop.Cart
 
 The attempt is evaluated like a probe's: an error is tried three times. Nothing is recorded, and no
-verdict changes.
+verdict changes. With --exec-mode session, the first run of a command in a container goes by ExecSync;
+its session is opened meanwhile, and stays for 150 s.
 
 Exit codes: 0 success or warning, 1 failure, 2 wrong usage, 3 the daemon is not reachable, 4 it could
 not be tried: the attempt ended with an error, or is not possible now.";
@@ -131,6 +133,15 @@ impl RunArgs {
     }
 }
 
+/// What `--exec-mode` takes, each with its help.
+fn exec_modes() -> PossibleValuesParser {
+    PossibleValuesParser::new([
+        PossibleValue::new("sync").help("The runtime starts it, by an ExecSync"),
+        PossibleValue::new("session")
+            .help("A shell that criprobe keeps in the container runs it, where it can"),
+    ])
+}
+
 /// A port by number, because a grpc probe cannot name one. The daemon reports one that is out of range.
 fn grpc_port(text: &str) -> Result<i64, String> {
     text.parse().map_err(|_| "not a port number: a grpc probe cannot use a port by name".to_owned())
@@ -179,8 +190,8 @@ fn text(ran: &RunView, screen: Screen) -> String {
     if let Some(status) = ran.status {
         line += &format!(", status {status}");
     }
-    if let Some(way) = ran.route.in_words().filter(|_| ran.route.is_about_sessions()) {
-        line += &format!(", exec: {way}");
+    if let Some(route) = ran.route.in_words().filter(|_| ran.route.is_about_sessions()) {
+        line += &format!(", exec route: {route}");
     }
     if ran.tries > 1 {
         line += &format!(", {} tries", ran.tries);

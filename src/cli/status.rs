@@ -312,11 +312,14 @@ fn config(
     let more = config.errors.len().checked_sub(listed).filter(|&more| more > 0);
     let more = more.map(|more| ("  wrong", format!("… and {more} more: -o wide"), Paint::Bad));
     let restart = config.needs_restart.iter().map(|line| ("  pending", line.clone(), Paint::Doubtful));
+    let mode = match &*config.exec_mode {
+        "" | "sync" => String::new(),
+        mode => format!(" (execMode {mode})"),
+    };
     let workers = format!(
-        "{}, {} of them for exec{}; an exec attempt ends at most {} after its timeout",
+        "{}, {} of them for exec{mode}; an exec attempt ends at most {} after its timeout",
         config.workers,
         config.exec_workers,
-        if config.exec_mode == "session" { ", by sessions" } else { "" },
         configured(config.exec_grace_seconds.0)
     );
     head.chain(errors).chain(more).chain(restart).chain([("workers", workers, Paint::Plain)])
@@ -338,10 +341,12 @@ mod tests {
         }
         let workers = "64, 16 of them for exec; an exec attempt ends";
         assert!(text(&sample::status(), Screen::plain(140), now, None).contains(workers));
-        let mut by_sessions = sample::status();
-        by_sessions.config.exec_mode = "session".to_owned();
-        let workers = "64, 16 of them for exec, by sessions; an exec attempt ends";
-        assert!(text(&by_sessions, Screen::plain(140), now, None).contains(workers));
+        for mode in ["session", "never"] {
+            let mut other = sample::status();
+            other.config.exec_mode = mode.to_owned();
+            let workers = format!("64, 16 of them for exec (execMode {mode}); an exec attempt ends");
+            assert!(text(&other, Screen::plain(140), now, None).contains(&workers));
+        }
         let mut away = sample::status();
         away.draining = true;
         away.runtime.state = RuntimeState::Away;

@@ -78,9 +78,9 @@ Examples:
 Above are the calls that clients have in flight, and criprobe's own exec probes, oldest first. Below
 are the commands that ended in the last minutes, summed by pod and by command. WHO is 'probe' for
 criprobe's own probes and for those of clients that were recognised by their rhythm, which takes a few
-calls; it is 'people' for everything else. EXEC is there where probes went by exec sessions: 'session' for
-these, 'sync' for ExecSync. A command that went both ways has a row for each. FAILED counts exit codes other than 0, errors, and calls
-without an answer. MOSTLY is where most of the time went: queue (until the runtime took the command up),
+calls; it is 'people' for everything else. The column ROUTE is shown if probes used exec sessions:
+'session' for these, 'sync' for ExecSync; a command with both has a row for each. FAILED counts exit
+codes other than 0, errors, and calls without an answer. MOSTLY is where most of the time went: queue (until the runtime took the command up),
 start (until its process ran), run (the command itself), drain (until the answer: mostly another process
 held the output open); it is known on containerd only, and of ExecSync.
 
@@ -231,7 +231,7 @@ impl Content for Top {
             costs.iter().filter(|cost| !layout.only_failed || cost.failures > 0).cloned().collect()
         };
         let all = [pods, &others.pods, commands, &others.commands].into_iter().flatten();
-        let costs = Costs { has_ways: all.into_iter().any(is_session) };
+        let costs = Costs { has_routes: all.into_iter().any(is_session) };
         if self.by != Some(By::Command) {
             let rows = chosen(pods);
             let table = (!rows.is_empty()).then(|| costs.by_pod(&rows, &chosen(&others.pods)));
@@ -271,15 +271,15 @@ fn calls(calls: &[CallInFlightView]) -> Table {
 
 /// What things cost, as tables.
 struct Costs {
-    /// Whether any of it went by sessions: then there is a column for the way.
-    has_ways: bool,
+    /// Whether any of it went by sessions: then there is a column for the route.
+    has_routes: bool,
 }
 
 impl Costs {
     fn columns(&self) -> impl Iterator<Item = Column> {
-        let way = self.has_ways.then_some(Column { name: "EXEC", tight: Tight::Stays });
+        let route = self.has_routes.then_some(Column { name: "ROUTE", tight: Tight::Stays });
         let who = Column { name: "WHO", tight: Tight::Stays };
-        [who].into_iter().chain(way).chain([
+        [who].into_iter().chain(route).chain([
             Column { name: "CALLS", tight: Tight::Stays },
             Column { name: "FAILED", tight: Tight::GoesLast },
             Column { name: "TOTAL", tight: Tight::Stays },
@@ -290,9 +290,9 @@ impl Costs {
     }
 
     fn cells(&self, cost: &CostView) -> impl Iterator<Item = Cell> {
-        let way = self.has_ways.then(|| cost.exec.as_str().into());
+        let route = self.has_routes.then(|| cost.exec_route.as_str().into());
         let failed = if cost.failures > 0 { Paint::Bad } else { Paint::Plain };
-        [who(cost.is_probe)].into_iter().chain(way).chain([
+        [who(cost.is_probe)].into_iter().chain(route).chain([
             cost.calls.to_string().into(),
             Cell::new(&cost.failures.to_string(), failed),
             measured(cost.total_seconds.0).into(),
@@ -332,7 +332,7 @@ impl Costs {
 }
 
 fn is_session(cost: &CostView) -> bool {
-    cost.exec == ExecMode::Session
+    cost.exec_route == ExecMode::Session
 }
 
 fn who(is_probe: bool) -> Cell {

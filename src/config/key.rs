@@ -23,7 +23,7 @@ pub enum Key {
     ExecWorkers,
     /// How long after its timeout an exec may stay unanswered.
     ExecGrace,
-    /// Which way the commands of exec probes go.
+    /// How the commands of exec probes are run.
     ExecMode,
     /// How many probes one pod may have.
     MaxPerPod,

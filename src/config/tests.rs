@@ -57,7 +57,7 @@ fn defaults() -> Config {
             workers: NonZeroUsize::new(64).unwrap(),
             exec_workers: NonZeroUsize::new(16).unwrap(),
             exec_grace: Duration::from_secs(5),
-            exec_mode: ExecMode::Sync,
+            exec_mode: ExecModeSetting::Sync,
             max_per_pod: NonZeroUsize::new(32).unwrap(),
             max_per_node: NonZeroUsize::new(5000).unwrap(),
             max_rate_per_pod: NonZeroUsize::new(50).unwrap(),
@@ -194,7 +194,7 @@ log: {format: json, level: debug}
             workers: NonZeroUsize::new(8).unwrap(),
             exec_workers: NonZeroUsize::new(4).unwrap(),
             exec_grace: Duration::from_secs(90),
-            exec_mode: ExecMode::Session,
+            exec_mode: ExecModeSetting::Session,
             max_per_pod: NonZeroUsize::new(1).unwrap(),
             max_per_node: NonZeroUsize::new(100_000).unwrap(),
             max_rate_per_pod: NonZeroUsize::new(10_000).unwrap(),
@@ -348,7 +348,7 @@ fn values_out_of_bounds_are_told_with_the_bound() {
     insta::assert_snapshot!(reported("prober: {execGrace: 99ms}"), @"config.yaml:1:21: prober.execGrace: must be at least 100ms, not 99ms");
     insta::assert_snapshot!(reported("prober: {execGrace: 1h}"), @"config.yaml:1:21: prober.execGrace: must be at most 10m0s, not 1h0m0s");
     insta::assert_snapshot!(reported("prober: {execGrace: '5'}"), @r#"config.yaml:1:21: prober.execGrace: "5": the unit is missing: write a duration such as 250ms, 5s or 1m30s"#);
-    insta::assert_snapshot!(reported("prober: {execMode: sesion}"), @r#"config.yaml:1:20: prober.execMode: "sesion" is not one of sync, session"#);
+    insta::assert_snapshot!(reported("prober: {execMode: sesion}"), @r#"config.yaml:1:20: prober.execMode: "sesion" is not one of sync, session, never"#);
     insta::assert_snapshot!(reported("prober: {execMode: 5}"), @"config.yaml:1:20: prober.execMode: Invalid value: 5: must be a string: put it in quotes");
     insta::assert_snapshot!(reported("prober: {nodeIP: 0.0.0.0}"), @"config.yaml:1:18: prober.nodeIP: 0.0.0.0 is not the address of a node");
     insta::assert_snapshot!(reported("act: {maxPerMinute: 0, maxConcurrent: 65, gracePeriod: 1999ms, restartOnExit: sometimes}"), @r#"
@@ -386,6 +386,14 @@ fn a_file_that_is_no_map_is_told_in_one_line() {
 }
 
 #[test]
+fn each_mode_of_exec_is_read_by_its_name() {
+    for mode in ExecModeSetting::ALL {
+        let text = format!("prober: {{execMode: {}}}", mode.as_str());
+        assert_eq!(resolved(&text, &Overrides::default()).unwrap().prober.exec_mode, mode);
+    }
+}
+
+#[test]
 fn errors_of_flags_and_variables_are_told_by_their_name() {
     insta::assert_snapshot!(told_of_flags(&[(Key::Listen, "x.sock"), (Key::LogLevel, "loud"), (Key::ApiListen, "")]), @r#"
     --api: empty: write unix:///PATH
@@ -398,7 +406,7 @@ fn errors_of_flags_and_variables_are_told_by_their_name() {
         ("CRIPROBE_PROBER_EXEC_MODE", "Session"),
     ]);
     insta::assert_snapshot!(resolved("", &environment).unwrap_err(), @r#"
-    CRIPROBE_PROBER_EXEC_MODE: "Session" is not one of sync, session
+    CRIPROBE_PROBER_EXEC_MODE: "Session" is not one of sync, session, never
     CRIPROBE_PROBER_WORKERS: "many" is not a whole number
     CRIPROBE_STATE: "x" is not an absolute path
     "#);

@@ -17,7 +17,7 @@ use crate::{
     document::fault::quoted,
     duration::{self, GoDuration},
     glob::Glob,
-    spec::{ExecMode, acting::RestartOnExit, validate::MIN_PERIOD},
+    spec::{ExecModeSetting, acting::RestartOnExit, validate::MIN_PERIOD},
 };
 
 /// The maximum number of attempts in flight, of any kind; more are an error.
@@ -143,8 +143,8 @@ pub(super) fn exec_grace(text: &str) -> Result<Duration, String> {
     time(text, MIN_EXEC_GRACE, MAX_EXEC_GRACE)
 }
 
-pub(super) fn exec_mode(text: &str) -> Result<ExecMode, String> {
-    one_of(text, ExecMode::ALL, ExecMode::as_str)
+pub(super) fn exec_mode(text: &str) -> Result<ExecModeSetting, String> {
+    one_of(text, ExecModeSetting::ALL, ExecModeSetting::as_str)
 }
 
 pub(super) fn act_grace(text: &str) -> Result<Duration, String> {

@@ -94,7 +94,7 @@ pub(crate) struct After {
     pub pending: Option<PendingCall>,
     /// Where its time went.
     pub phases: Option<PhasesSlot>,
-    /// Which way the command went.
+    /// The route of the command; none where the runtime is away.
     pub route: Option<ExecRoute>,
 }
 
@@ -163,7 +163,7 @@ impl Exec {
             Err(why) => why,
         };
         let outcome = self.attempt(container, command, timeout, after).await;
-        after.route = Some(ExecRoute::Fallback(why));
+        after.route = after.route.map(|_| ExecRoute::Fallback(why));
         if let Some(exit_code) = outcome.as_ref().ok().and_then(|outcome| outcome.exit_code) {
             self.sessions.ran_by_sync(container, self.sessions.print(command), exit_code);
         }
@@ -191,6 +191,7 @@ impl Exec {
         timeout: Duration,
         after: &mut After,
     ) -> Result<Outcome, Fault> {
+        after.route = None;
         let program = command.words().next().map_or(0, Word::length);
         if program > LONGEST_PROGRAM {
             return Err(Fault::target(format_args!(
@@ -202,7 +203,6 @@ impl Exec {
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
         let request = request::framed(container, command, asked, timeout).await?;
         let probed = self.phases.probed(container);
-        after.route = Some(ExecRoute::Sync);
         let call = call(self.channel.clone(), request);
         let given_up = Duration::from_secs(seconds).saturating_add(self.grace);
         let answered = if is_whole(timeout) {
@@ -231,7 +231,7 @@ impl Exec {
         {
             time::sleep(LONGEST_PAUSE).await;
         }
-        match ended {
+        let outcome = match ended {
             Ok(Ok(Answer { exit_code, output })) => Ok(judged(exit_code, &output)),
             Ok(Err(status)) if status.code() != Code::DeadlineExceeded => {
                 Err(away(&status).unwrap_or_else(|| {
@@ -251,7 +251,10 @@ impl Exec {
                 "the runtime stopped in the middle of its answer for {}",
                 go::duration(READING)
             )))),
-        }
+        };
+        let is_away = matches!(outcome, Err(Fault::Away(_) | Fault::Silent));
+        after.route = (!is_away).then_some(ExecRoute::Sync);
+        outcome
     }
 
     /// Waits so long for the answer of a call whose timeout is the runtime's to keep. In the last second, the runtime is asked

@@ -18,9 +18,14 @@ use crate::{
     },
     ids::ProbeKey,
     inventory::pod::{Container, PodNetwork},
-    results::{AttemptResult, exec_route::ExecRoute, phases::PhasesSlot, text::BoundedText},
+    results::{
+        AttemptResult,
+        exec_route::{ExecRoute, WhySync},
+        phases::PhasesSlot,
+        text::BoundedText,
+    },
     spec::{
-        ExecMode, Handler, PortRef, ProbeSpec, Reach, Scheme,
+        ExecMode, ExecModeSetting, Handler, PortRef, ProbeSpec, Reach, Scheme,
         expand::{self, Env, Expansion, MAX_COMMAND, MAX_PODS_COMMAND},
         policy::is_never_a_pods,
         ports::DeclaredPorts,
@@ -70,7 +75,7 @@ pub struct AttemptOutcome {
     pub tries: u32,
     /// Where the time of the last try went, of a command.
     pub phases: Option<PhasesSlot>,
-    /// Which way the last try went, of a command.
+    /// The route of the last try, of a command that reached the runtime.
     pub route: Option<ExecRoute>,
 }
 
@@ -86,8 +91,8 @@ pub(crate) struct Attempted {
 #[derive(Clone, Debug)]
 pub(crate) struct Handlers {
     pub(crate) exec: Exec,
-    /// Which way commands go whose probes do not say.
-    pub(crate) exec_mode: ExecMode,
+    /// How commands are run.
+    pub(crate) exec_mode: ExecModeSetting,
     pub(crate) node_ip: Option<IpAddr>,
 }
 
@@ -238,7 +243,8 @@ impl Handlers {
         self.exec(command, spec, view, after).await
     }
 
-    /// Runs an expanded command in the way that its probe, or else the operator, asks for.
+    /// Runs an expanded command as its probe, or else the operator, asks for; by ExecSync if the operator has switched
+    /// sessions off.
     async fn exec(
         &self,
         command: Expansion<'_>,
@@ -246,11 +252,18 @@ impl Handlers {
         view: &Container,
         after: &mut After,
     ) -> Result<Outcome, Fault> {
-        match spec.exec_mode.unwrap_or(self.exec_mode) {
-            ExecMode::Sync => self.exec.attempt(&view.id, command, spec.timeout, after).await,
-            ExecMode::Session => {
+        match (self.exec_mode, spec.exec_mode) {
+            (ExecModeSetting::Never, Some(ExecMode::Session)) => {
+                let outcome = self.exec.attempt(&view.id, command, spec.timeout, after).await;
+                after.route = after.route.map(|_| ExecRoute::Fallback(WhySync::Off));
+                outcome
+            }
+            (_, Some(ExecMode::Session)) | (ExecModeSetting::Session, None) => {
                 let times = (spec.timeout, spec.period);
                 Box::pin(self.exec.attempt_by_session(&view.id, command, times, after)).await
+            }
+            (_, Some(ExecMode::Sync)) | (ExecModeSetting::Sync | ExecModeSetting::Never, None) => {
+                self.exec.attempt(&view.id, command, spec.timeout, after).await
             }
         }
     }

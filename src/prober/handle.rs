@@ -259,7 +259,7 @@ impl Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::ExecMode;
+    use crate::spec::ExecModeSetting;
     use crate::{
         handler::exec::tests::{Runtime, exec},
         prober::{
@@ -271,7 +271,7 @@ mod tests {
     };
 
     fn prober(runtime: Runtime) -> ProberHandle {
-        let handlers = Handlers { exec: exec(runtime).0, exec_mode: ExecMode::Sync, node_ip: None };
+        let handlers = Handlers { exec: exec(runtime).0, exec_mode: ExecModeSetting::Sync, node_ip: None };
         let settings = watch::channel(ProberSettings::default()).1;
         let places = Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE));
         let questions = Asker::channel("prober").0;

@@ -15,7 +15,7 @@ pub struct AttemptTotals {
     pub durations: BTreeMap<(ProbeKind, &'static str, AttemptResult), DurationHistogram>,
     /// How long after they were due they began, by type.
     pub lags: BTreeMap<ProbeKind, DurationHistogram>,
-    /// How many commands went which way: 18 ways at most. An attempt that ended before its command went out is not among them.
+    /// How many commands took which route: 19 at most. An attempt whose command did not reach the runtime is not among them.
     pub routes: BTreeMap<ExecRoute, u64>,
 }
 

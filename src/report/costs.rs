@@ -41,7 +41,7 @@ pub(crate) const LONGEST: Duration = SLOT.saturating_mul(SLOTS as u32);
 /// The shortest window.
 pub(crate) const SHORTEST: Duration = SLOT;
 
-/// 64 commands of a pod have sums of their own: ten containers have three probes each, of which each may have gone both ways.
+/// 64 commands of a pod have sums of their own: ten containers have three probes each, of which each may have taken both routes.
 /// Further ones are summed.
 const MOST_OF_POD: usize = 64;
 
@@ -65,8 +65,8 @@ pub(crate) struct CostKey {
     /// Empty where that is not known, and in the sum of all other pods.
     pub namespace: Arc<str>,
     pub pod: Arc<str>,
-    /// Which way they went; calls of clients are ExecSync.
-    pub exec: ExecMode,
+    /// Their route; calls of clients are ExecSync.
+    pub route: ExecMode,
     pub commands: Commands,
 }
 
@@ -149,7 +149,7 @@ impl CostsHandle {
         let key = CostKey {
             namespace: pod.map(|pod| pod.namespace.clone()).unwrap_or_default(),
             pod: pod.map(|pod| pod.name.clone()).unwrap_or_default(),
-            exec: ExecMode::Sync,
+            route: ExecMode::Sync,
             commands: Commands::One {
                 container: call.container.clone().unwrap_or_default(),
                 command: beginning(command.arguments()),
@@ -171,7 +171,7 @@ impl CostsHandle {
         let key = CostKey {
             namespace: pod.namespace.clone(),
             pod: pod.name.clone(),
-            exec: made.record.route.map(mode).unwrap_or_default(),
+            route: made.record.route.map(mode).unwrap_or_default(),
             commands: Commands::One {
                 container: made.view.name.clone(),
                 command: beginning(command.iter().map(String::as_str)),
@@ -321,7 +321,7 @@ impl Costs {
         let wider = match &key.commands {
             Commands::One { .. } => CostKey { commands, ..CostKey::clone(&key) },
             Commands::Others { .. } => {
-                CostKey { namespace: "".into(), pod: "".into(), exec: key.exec, commands }
+                CostKey { namespace: "".into(), pod: "".into(), route: key.route, commands }
             }
         };
         let others = self.entry(&Arc::new(wider));
@@ -470,7 +470,7 @@ mod tests {
     fn key(namespace: &str, pod: &str, command: &str, caller: Option<&str>) -> CostKey {
         let command = beginning(command.split(' '));
         let commands = Commands::One { container: "app".into(), command, caller: caller.map(Into::into) };
-        CostKey { namespace: namespace.into(), pod: pod.into(), exec: ExecMode::Sync, commands }
+        CostKey { namespace: namespace.into(), pod: pod.into(), route: ExecMode::Sync, commands }
     }
 
     fn took(millis: u64) -> Ended {
@@ -547,8 +547,12 @@ mod tests {
                 state: Verdict::Success,
             });
         }
-        let mut sums: Vec<_> =
-            handle.all(LONGEST).0.iter().map(|cost| (cost.key.exec, cost.is_probe, cost.sum.calls)).collect();
+        let mut sums: Vec<_> = handle
+            .all(LONGEST)
+            .0
+            .iter()
+            .map(|cost| (cost.key.route, cost.is_probe, cost.sum.calls))
+            .collect();
         sums.sort();
         assert_eq!(sums, [(ExecMode::Sync, true, 3), (ExecMode::Session, true, 1)]);
     }
@@ -556,27 +560,27 @@ mod tests {
     #[test]
     fn what_went_by_sessions_is_summed_apart_wherever_it_ends_up() {
         let (mut costs, now) = (Costs::default(), clock::now());
-        let made = |pod: &str, number: u64, exec| {
+        let made = |pod: &str, number: u64, route| {
             (
-                CostKey { exec, ..key("a", pod, &format!("true {number}"), None) },
+                CostKey { route, ..key("a", pod, &format!("true {number}"), None) },
                 Ended { is_probe: true, ..took(1) },
             )
         };
         for (pods, commands) in [(1, 2 * MOST_OF_POD as u64), (MOST as u64, 1)] {
             for (pod, number) in (0..pods).flat_map(|pod| (0..commands).map(move |number| (pod, number))) {
-                for exec in [ExecMode::Sync, ExecMode::Session, ExecMode::Session] {
-                    let (key, ended) = made(&format!("web-{pods}-{pod}"), number, exec);
+                for route in [ExecMode::Sync, ExecMode::Session, ExecMode::Session] {
+                    let (key, ended) = made(&format!("web-{pods}-{pod}"), number, route);
                     costs.note(key, ended, now);
                 }
             }
             let (all, _) = costs.all(LONGEST, now);
-            let of = |exec| -> u64 {
-                all.iter().filter(|cost| cost.key.exec == exec).map(|cost| cost.sum.calls).sum()
+            let of = |route| -> u64 {
+                all.iter().filter(|cost| cost.key.route == route).map(|cost| cost.sum.calls).sum()
             };
             assert_eq!(of(ExecMode::Session), 2 * of(ExecMode::Sync), "{pods} pods");
             let others = all.iter().filter(|cost| matches!(cost.key.commands, Commands::Others { .. }));
-            let ways: Vec<_> = others.map(|cost| cost.key.exec).collect();
-            assert!(ExecMode::ALL.iter().all(|exec| ways.contains(exec)), "{pods} pods: {ways:?}");
+            let routes: Vec<_> = others.map(|cost| cost.key.route).collect();
+            assert!(ExecMode::ALL.iter().all(|route| routes.contains(route)), "{pods} pods: {routes:?}");
         }
     }
 

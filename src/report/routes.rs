@@ -5,7 +5,7 @@ mod live;
 mod page;
 mod run;
 
-use std::{any::Any, collections::HashMap, sync::Arc, time::Duration};
+use std::{any::Any, collections::HashMap, ops::Deref, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Json, Router,
@@ -59,9 +59,19 @@ const JSON: &str = "application/json";
 /// The place of the connection that asks.
 type On = Extension<Arc<Place>>;
 
-/// What every handler can reach.
+/// What every handler can reach. Clones are the same: each handler takes one, and copies no more than a pointer.
 #[derive(Clone)]
-struct Shared {
+struct Shared(Arc<Common>);
+
+impl Deref for Shared {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.0
+    }
+}
+
+struct Common {
     sources: Sources,
     /// Cancelled when the daemon drains: ends the streams.
     drained: CancellationToken,
@@ -73,7 +83,7 @@ struct Shared {
 }
 
 /// What answers whose size depends on pods are expected to hold.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Guesses {
     probes: Guess,
     probe: Guess,
@@ -123,7 +133,15 @@ pub(super) fn router(
         .layer(map_response(in_our_words))
         .layer(map_response_with_state(redacting.clone(), redacted))
         .layer(CatchPanicLayer::custom(panicked))
-        .with_state(Shared { sources, drained, commands, room, live, redacting, guesses: Guesses::default() })
+        .with_state(Shared(Arc::new(Common {
+            sources,
+            drained,
+            commands,
+            room,
+            live,
+            redacting,
+            guesses: Guesses::default(),
+        })))
 }
 
 async fn status(State(shared): State<Shared>) -> Result<Json<StatusView>, Refusal> {

@@ -129,7 +129,7 @@ pub(super) fn view(
 ) -> TopView {
     // The CPU time is that of all calls, whatever is asked for. A command in a session costs the runtime next to nothing: what
     // is divided among all would not bound what an ExecSync costs.
-    let is_call = |cost: &&Cost| cost.key.exec == ExecMode::Sync;
+    let is_call = |cost: &&Cost| cost.key.route == ExecMode::Sync;
     let calls: u64 = costs.iter().filter(is_call).map(|cost| cost.sum.calls).sum();
     let calls_in_flight = in_flight.view(filter, &costs, now);
     costs.retain(|cost| filter.admits(&cost.key.namespace, &cost.key.pod));
@@ -157,7 +157,7 @@ struct RowName {
     container: Option<Arc<str>>,
     command: Option<Box<[Box<str>]>>,
     is_probe: bool,
-    exec: ExecMode,
+    exec_route: ExecMode,
 }
 
 fn by_pod(costs: &[Cost]) -> BTreeMap<RowName, CostSum> {
@@ -167,7 +167,7 @@ fn by_pod(costs: &[Cost]) -> BTreeMap<RowName, CostSum> {
         container: None,
         command: None,
         is_probe: cost.is_probe,
-        exec: cost.key.exec,
+        exec_route: cost.key.route,
     })
 }
 
@@ -185,7 +185,7 @@ fn by_command(costs: &[Cost]) -> BTreeMap<RowName, CostSum> {
             container: Some(container),
             command: Some(command),
             is_probe: cost.is_probe,
-            exec: cost.key.exec,
+            exec_route: cost.key.route,
         }
     })
 }
@@ -235,7 +235,7 @@ fn shared_out<T, N: Hash>(ranked: Vec<T>, of: impl Fn(&T) -> (N, N)) -> (Vec<T>,
 }
 
 fn row((name, sum): (RowName, CostSum)) -> CostView {
-    let RowName { namespace, pod, container, command, is_probe, exec } = name;
+    let RowName { namespace, pod, container, command, is_probe, exec_route } = name;
     let phases = sum.phases;
     CostView {
         namespace: namespace.to_string(),
@@ -243,7 +243,7 @@ fn row((name, sum): (RowName, CostSum)) -> CostView {
         container: container.map(|container| container.to_string()),
         command: command.map(|words| shown(words.iter().map(|word| &**word))),
         is_probe,
-        exec,
+        exec_route,
         calls: sum.calls,
         failures: sum.failures,
         total_seconds: Seconds(sum.total),
@@ -405,7 +405,7 @@ mod tests {
             command: beginning(command.split(' ')),
             caller: caller.map(Into::into),
         };
-        let key = CostKey { namespace: "default".into(), pod: pod.into(), exec: ExecMode::Sync, commands };
+        let key = CostKey { namespace: "default".into(), pod: pod.into(), route: ExecMode::Sync, commands };
         let sum = CostSum::of(Duration::from_secs(seconds), false);
         Cost { key: Arc::new(key), is_probe, sum }
     }
@@ -453,14 +453,14 @@ mod tests {
     #[test]
     fn a_command_that_went_both_ways_has_two_rows_and_sessions_make_no_exec_look_cheaper() {
         let by_session = |cost: Cost| {
-            let key = CostKey { exec: ExecMode::Session, ..CostKey::clone(&cost.key) };
+            let key = CostKey { route: ExecMode::Session, ..CostKey::clone(&cost.key) };
             Cost { key: Arc::new(key), ..cost }
         };
         let calls = (0..20).map(|_| cost("web", "true", None, true, 3));
         let costs: Vec<_> = calls.clone().chain(calls.take(10).map(by_session)).collect();
         let top = shown_of(&TopFilter::default(), costs, Some(0.5));
         for rows in [&top.pods, &top.commands] {
-            let rows: Vec<_> = rows.iter().map(|row| (row.exec, row.is_probe, row.calls)).collect();
+            let rows: Vec<_> = rows.iter().map(|row| (row.exec_route, row.is_probe, row.calls)).collect();
             assert_eq!(rows, [(ExecMode::Sync, true, 20), (ExecMode::Session, true, 10)]);
         }
         let each = top.runtime_cpu.unwrap().seconds_per_exec;

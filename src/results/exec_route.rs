@@ -1,8 +1,8 @@
-//! Which way a command of a probe went into its container. Plain values.
+//! The route of a command of a probe into its container: session or ExecSync. Plain values.
 
 use std::fmt;
 
-/// The way of one attempt.
+/// The route of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ExecRoute {
     /// By ExecSync, as was asked for.
@@ -44,10 +44,12 @@ pub enum WhySync {
     TooMuchOutput,
     /// The command cannot be said to a shell.
     Command,
-    /// Its probe's period is longer than idle sessions are kept.
+    /// A session would be closed as idle before its probe uses it again.
     LongPeriod,
     /// There are as many sessions as there may be.
     TooManySessions,
+    /// The operator has switched sessions off.
+    Off,
 }
 
 impl ExecRoute {
@@ -59,7 +61,7 @@ impl ExecRoute {
         }
     }
 
-    /// Why it is not the way that was asked for.
+    /// Why it is not the route that was asked for.
     pub fn why_sync(self) -> Option<WhySync> {
         match self {
             Self::Fallback(why) => Some(why),
@@ -80,7 +82,7 @@ impl fmt::Display for ExecRoute {
 
 impl WhySync {
     /// All, in the order in which they are listed.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::FirstAttempt,
         Self::Opening,
         Self::NoShell,
@@ -97,6 +99,7 @@ impl WhySync {
         Self::Command,
         Self::LongPeriod,
         Self::TooManySessions,
+        Self::Off,
     ];
 
     /// As the value of a label or a JSON field: `no_shell`.
@@ -118,6 +121,7 @@ impl WhySync {
             Self::Command => "command",
             Self::LongPeriod => "long_period",
             Self::TooManySessions => "too_many_sessions",
+            Self::Off => "off",
         }
     }
 
@@ -127,10 +131,10 @@ impl WhySync {
             Self::FirstAttempt => "first attempt",
             Self::Opening => "the session is being opened",
             Self::NoShell => "no shell in the image",
-            Self::NoStreaming => "the runtime opens no stream",
+            Self::NoStreaming => "the runtime refused Exec",
             Self::StreamingAddress => "the runtime's streaming server is not on this node, or wants TLS",
             Self::StreamRefused => "the runtime's streaming server refused the stream",
-            Self::Shell => "the image's sh is not a shell that works for this",
+            Self::Shell => "the image's sh cannot serve a session",
             Self::Environment => "the image's sh changes the environment",
             Self::Ended => "the session ended",
             Self::Silent => "the session does not answer",
@@ -138,8 +142,9 @@ impl WhySync {
             Self::ExitCode => "the exit code may be the shell's own",
             Self::TooMuchOutput => "too much output for a session",
             Self::Command => "the command cannot be passed to a shell",
-            Self::LongPeriod => "its period is longer than idle sessions are kept",
+            Self::LongPeriod => "its period is too long for a session",
             Self::TooManySessions => "too many sessions",
+            Self::Off => "switched off by prober.execMode",
         }
     }
 }

@@ -127,7 +127,7 @@ struct Stored {
 /// 65,535 containers of one name have numbers of their own: at one restart in five minutes, that takes 227 days.
 const MANY: u16 = u16::MAX;
 
-/// What an attempt ended with: never both. Of one with a command, also which way that went.
+/// What an attempt ended with: never both. Of one with a command, also the route of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Code {
     None(Option<ExecRoute>),

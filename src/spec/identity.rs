@@ -150,7 +150,7 @@ pub(super) mod tests {
         assert_eq!(Definition::of(&of_a_rule), Definition::of(&base()), "whatever its source");
         assert!(of_a_rule.is_same_probe(&base()));
         let by_session = ProbeSpec { exec_mode: Some(ExecMode::Session), ..base() };
-        assert_eq!(Definition::of(&by_session), Definition::of(&base()), "whichever way its command goes");
+        assert_eq!(Definition::of(&by_session), Definition::of(&base()), "however its command is run");
         assert!(by_session.is_same_probe(&base()));
     }
 }

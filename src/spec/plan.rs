@@ -54,7 +54,7 @@ pub struct Outline {
     pub need: Need,
     /// What its verdict of failure asks for.
     pub on_failure: OnFailure,
-    /// Which way its command goes, if it says: that is no part of `definition`.
+    /// How its command is run, if it says: that is no part of `definition`.
     pub exec_mode: Option<ExecMode>,
     /// The definition itself, where all probes from that rule or image share it.
     pub shared: Option<Arc<ProbeSpec>>,

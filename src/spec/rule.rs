@@ -46,7 +46,7 @@ impl HistoryRule {
 pub struct HealthcheckRule {
     /// What their verdict of failure does.
     pub act: Option<Arc<HealthcheckAct>>,
-    /// Which way their commands go.
+    /// How their commands are run.
     pub exec_mode: Option<ExecMode>,
 }
 

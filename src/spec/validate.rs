@@ -88,7 +88,7 @@ pub(crate) fn validate(
     }
 }
 
-/// Checks what a rule says of HEALTHCHECKs: what their verdict of failure does, which way their commands go, or both;
+/// Checks what a rule says of HEALTHCHECKs: what their verdict of failure does, how their commands are run, or both;
 /// `path` is where that is. Every rule that it breaks is added to `errors`.
 pub(crate) fn validate_healthcheck(
     raw: &RawHealthcheck,

@@ -47,7 +47,7 @@ async fn a_liveness_annotation_leads_to_success_then_to_failure_after_its_thresh
         assert_eq!((&good["last"]["exitCode"], &good["last"]["output"]), (&0.into(), &"fine\n".into()));
 
         daemon
-            .probe_becomes(liveness, "goes by its mode", PATIENCE, |probe| probe["last"]["exec"] == mode)
+            .probe_becomes(liveness, "goes by its mode", PATIENCE, |probe| probe["last"]["execRoute"] == mode)
             .await?;
         cri::exec(&mut client, &id, &["rm", "/tmp/healthy"]).await?;
         let bad = daemon
@@ -66,7 +66,7 @@ async fn a_liveness_annotation_leads_to_success_then_to_failure_after_its_thresh
             })
             .await?;
         daemon
-            .probe_becomes(liveness, "goes by its mode", PATIENCE, |probe| probe["last"]["exec"] == mode)
+            .probe_becomes(liveness, "goes by its mode", PATIENCE, |probe| probe["last"]["execRoute"] == mode)
             .await?;
         let turned = daemon.events().await?.into_iter().any(|event| {
             event["containerId"] == id.as_str()
@@ -134,7 +134,7 @@ async fn the_environment_of_an_adopted_container_is_expanded_in_a_probes_command
         assert_eq!(judged["last"]["result"], "success", "{judged}");
         let judged = daemon
             .probe_becomes((&pod, "app", "liveness"), "goes by its mode", PATIENCE, |probe| {
-                probe["last"]["exec"] == mode
+                probe["last"]["execRoute"] == mode
             })
             .await?;
         assert_eq!(judged["last"]["result"], "success", "{judged}");

@@ -159,7 +159,7 @@ impl<'a> Subject<'a> {
                 exit_code: answer["exitCode"].as_i64(),
                 output: without_ids(&text("output")),
             },
-            way: text("exec") + &why,
+            way: text("execRoute") + &why,
         })
     }
 

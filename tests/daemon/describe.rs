@@ -62,7 +62,7 @@ async fn a_probe_is_told_with_its_definition_its_history_and_its_events() -> Res
     let unknown = last.as_object_mut().and_then(|last| last.remove("phasesUnknown"));
     assert_eq!(unknown, Some(json!("the runtime sends no events about commands")));
     assert_eq!(history.last(), Some(&last), "a short output is whole in the history, too");
-    assert_eq!((&history[0]["exitCode"], &history[0]["exec"]), (&json!(0), &json!("sync")));
+    assert_eq!((&history[0]["exitCode"], &history[0]["execRoute"]), (&json!(0), &json!("sync")));
     let changes = detail["changes"].as_array().cloned().unwrap_or_default();
     let [.., up, down] = &changes[..] else { panic!("{changes:?}") };
     assert_eq!([&up["to"], &up["why"]], ["success", "the container started"]);

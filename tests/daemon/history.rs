@@ -127,7 +127,7 @@ async fn every_attempt_is_a_line_of_the_file_that_the_operator_names_also_the_la
     let failed = records.iter().find(|record| record["type"] == "liveness").context("one that failed")?;
     assert_eq!([&failed["namespace"], &failed["pod"], &failed["container"]], ["default", "recorded", "app"]);
     assert_eq!(
-        (&failed["result"], &failed["exitCode"], &failed["containerId"], &failed["exec"]),
+        (&failed["result"], &failed["exitCode"], &failed["containerId"], &failed["execRoute"]),
         (&"failure".into(), &1.into(), &id.as_str().into(), &"sync".into())
     );
     assert!(failed["output"].as_str().is_some_and(|output| output.starts_with("cat: ")), "{failed}");

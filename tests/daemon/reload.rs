@@ -318,6 +318,7 @@ async fn a_probe_whose_mode_changes_goes_on() -> Result<()> {
         (format!("prober: {{execMode: session}}\n{}", rule("all", "1s")), "session", Value::Null),
         (format!("prober: {{execMode: session}}\n{}", asking("sync")), "session", "sync".into()),
         (asking("session"), "sync", "session".into()),
+        (format!("prober: {{execMode: never}}\n{}", asking("session")), "never", "session".into()),
     ] {
         at.write(&text)?;
         eventually(&text, REACHED, async || {

@@ -130,7 +130,7 @@ impl Rig {
 
     /// Waits until the command of a probe's last attempt went so.
     pub(crate) async fn went_by(&self, pod: &Pod, kind: &str, mode: &str) -> Result<serde_json::Value> {
-        self.becomes(pod, kind, &format!("goes by {mode}"), |probe| probe["last"]["exec"] == mode).await
+        self.becomes(pod, kind, &format!("goes by {mode}"), |probe| probe["last"]["execRoute"] == mode).await
     }
 
     /// Waits until the inventory counts as many containers.

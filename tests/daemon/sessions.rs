@@ -78,7 +78,7 @@ async fn settled(rig: &Rig, pod: &Pod, way: &str, reason: Option<&str>) -> Resul
     let is_so = |probe: &Value| {
         let attempts: u64 =
             probe["counts"].as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum();
-        attempts >= 3 && probe["last"]["exec"] == way && probe["last"]["execReason"].as_str() == reason
+        attempts >= 3 && probe["last"]["execRoute"] == way && probe["last"]["execReason"].as_str() == reason
     };
     rig.becomes(pod, "liveness", &format!("goes by {way}, {reason:?}"), is_so).await
 }
@@ -122,7 +122,7 @@ async fn a_command_that_turns_slow_is_killed_at_its_timeout_in_both_modes_and_re
             "{slow}"
         );
         assert_eq!(
-            (&slow["last"]["exec"], &slow["last"]["exitCode"]),
+            (&slow["last"]["execRoute"], &slow["last"]["exitCode"]),
             (&json!(mode), &Value::Null),
             "{slow}"
         );
@@ -140,7 +140,7 @@ async fn what_no_stream_serves_is_decided_by_exec_sync_and_says_why() -> Result<
     let elsewhere = "the runtime's streaming server is not on this node, or wants TLS";
     let refused = "the runtime's streaming server refused the stream";
     let rows = [
-        ("no streams", code("Exec", Code::Unimplemented), "the runtime opens no stream"),
+        ("no streams", code("Exec", Code::Unimplemented), "the runtime refused Exec"),
         ("TLS", url("https://127.0.0.1:{port}/exec/{token}"), elsewhere),
         ("another node", url("http://192.0.2.1:{port}/exec/{token}"), elsewhere),
         ("no URL", url(""), elsewhere),
@@ -186,12 +186,18 @@ async fn sessions_come_back_after_a_restart_of_the_runtime_and_no_attempt_fails(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_probes_own_mode_takes_precedence() -> Result<()> {
+async fn a_probes_own_mode_takes_precedence_unless_the_operator_has_switched_sessions_off() -> Result<()> {
     let with = |mode: &str| EAGER.replacen('{', &format!("{{\"execMode\": \"{mode}\", "), 1);
-    for (setting, own) in [("sync", "session"), ("session", "sync")] {
+    let off = Some("switched off by prober.execMode");
+    for (setting, own, way, reason) in [
+        ("sync", "session", "session", None),
+        ("session", "sync", "sync", None),
+        ("never", "session", "sync", off),
+    ] {
         let mut rig = Rig::in_mode(setting).await?;
         let (pod, _) = rig.run("own", &[(LIVENESS, &with(own))], &STAYS).await?;
-        settled(&rig, &pod, own, None).await?;
+        settled(&rig, &pod, way, reason).await?;
+        assert_eq!(rig.faults().count("Exec") == 0, way == "sync", "{setting}: a session is opened");
     }
     Ok(())
 }

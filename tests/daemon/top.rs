@@ -55,7 +55,7 @@ async fn a_command_is_in_flight_until_it_ends_and_then_its_pod_is_charged_for_it
     assert!(call["id"].is_string() && records[0]["id"] != records[1]["id"], "{records}");
     assert_eq!([&cost["pod"], &cost["container"]], ["slow", "app"]);
     assert_eq!([&cost["calls"], &cost["failures"]], [1, 1]);
-    assert_eq!(cost["exec"], "sync");
+    assert_eq!(cost["execRoute"], "sync");
     assert!(cost["totalSeconds"].as_f64() > Some(0.3) && cost["p50Seconds"] == cost["p99Seconds"], "{cost}");
     let pod = &pods[0];
     assert_eq!([&pod["calls"], &pod["failures"]], [2, 1]);

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -11,7 +12,7 @@ use criprobe::proto::cri::ContainerState;
 use serde_json::Value;
 
 use crate::{
-    made::{build, folder, output},
+    made::{build, folder, output, project},
     support::{PATIENCE, containerd::Lab, cri, eventually, lab},
 };
 
@@ -78,5 +79,34 @@ fn a_binary_that_needs_libraries_is_no_image() -> Result<()> {
     let refused = build("image", "0.0.1", Path::new(env!("CARGO_BIN_EXE_criprobe")), &folder("dynamic"));
     let refused = refused.err().context("it is packaged")?;
     ensure!(refused.to_string().contains("the binary is not static"), "{refused:#}");
+    Ok(())
+}
+
+#[test]
+fn a_build_that_has_become_too_large_is_not_packaged() -> Result<()> {
+    let dir = folder("large");
+    let (bin, target) = (dir.join("bin"), dir.join("target"));
+    fs::create_dir_all(&bin)?;
+    // In the place of cargo, as a build takes minutes.
+    let cargo = bin.join("cargo");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH")?);
+    let triple = output(Command::new("rustc").arg("-vV"))?;
+    let triple = triple.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc has a host")?;
+    for (bytes, refusal) in [
+        ((12 << 20) - 1, "the binary is not static"),
+        (12 << 20, "the binary has 12582912 bytes, and must have less than 12582912"),
+    ] {
+        let made = "\"$CARGO_TARGET_DIR/release/criprobe\"";
+        let steps = format!(
+            "mkdir -p \"${{CARGO_TARGET_DIR}}/release\"; cp /bin/sh {made}; truncate -s {bytes} {made}"
+        );
+        fs::write(&cargo, format!("#!/bin/sh -e\n{steps}\n"))?;
+        fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755))?;
+        let mut build = Command::new(project().join("packaging/build.sh"));
+        build.arg("image").env("PATH", &path).env("TRIPLE", triple);
+        build.env("CARGO_TARGET_DIR", &target).env("OUT", dir.join("out")).env_remove("BINARY");
+        let refused = output(&mut build).err().with_context(|| format!("{bytes} bytes are packaged"))?;
+        ensure!(refused.to_string().contains(refusal), "{bytes} bytes: {refused:#}");
+    }
     Ok(())
 }

@@ -189,8 +189,8 @@ impl Page {
                 Paint::Plain,
             );
         }
-        if let Some(ways) = probe.last.as_ref().and_then(|last| attempts::ways(last, history)) {
-            line("exec", &ways, Paint::Plain);
+        if let Some(routes) = probe.last.as_ref().and_then(|last| attempts::routes(last, history)) {
+            line("exec route", &routes, Paint::Plain);
         }
         if let Some(phases) = probe.last.as_ref().and_then(|last| last.phases.as_ref()) {
             line("phases", &phases::words(phases), Paint::Plain);

@@ -163,6 +163,10 @@ fn a_mode_that_is_wrong_is_reported_with_its_place() {
             r#"c.yaml:1:79: rules[0].liveness.execMode: Unsupported value: "sesion": supported values: "sync", "session""#,
         ),
         (
+            "liveness: {exec: {command: [x]}, execMode: never}",
+            r#"c.yaml:1:79: rules[0].liveness.execMode: Unsupported value: "never": supported values: "sync", "session""#,
+        ),
+        (
             "readiness: {exec: {command: [x]}, execMode: [sync]}",
             "c.yaml:1:80: rules[0].readiness.execMode: Invalid value: a list: must be a string",
         ),

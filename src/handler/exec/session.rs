@@ -22,7 +22,7 @@ use tonic::transport::Channel;
 
 pub(crate) use self::book::SessionCounts;
 use self::{
-    book::{Book, LONGEST_PERIOD, MOST, QUICK, Way},
+    book::{Book, LONGEST_PERIOD, MOST, QUICK, Unopened, Way},
     capture::{Capture, End},
     opening::Line,
     script::{Ask, GIVEN_UP, Nonce},
@@ -146,7 +146,7 @@ impl Sessions {
             tokio::select! {
                 Some((container, opened)) = openings.next() => {
                     let now = clock::now();
-                    if let Err(why) = &opened {
+                    if let Err(Unopened { why, .. }) = &opened {
                         tracing::debug!(container.id = %container, reason = why.code(), "no exec session");
                     }
                     self.book().opened(&container, opened.map(|line| Session { line, opened: now, late: None }), now);

@@ -455,11 +455,13 @@ fn a_runtime_that_starts_is_away_and_a_command_that_says_so_is_not() {
 async fn a_runtime_that_is_away_is_named_so_and_its_missing_socket_is_not_the_commands_file() {
     let channel = crate::runtime::channel("/nonexistent/runtime.sock".into());
     let exec = Exec::new(channel).with_grace(Duration::from_secs(5));
-    let command = ["cat".to_owned()];
-    let fault = exec
-        .attempt(&"c".into(), Expansion::literal(&command), SECOND, &mut After::default())
-        .await
-        .unwrap_err();
+    let (command, mut after) = (["cat".to_owned()], After::default());
+    let command = Expansion::literal(&command);
+    let fault = exec.attempt(&"c".into(), command, SECOND, &mut after).await.unwrap_err();
     let text = "the runtime is away: its socket /nonexistent/runtime.sock does not exist";
     assert_eq!((fault.to_string().as_str(), fault.state()), (text, "unknown"));
+    assert_eq!(after.route, None, "the command reached nothing");
+    let times = (SECOND, SECOND);
+    let fault = exec.attempt_by_session(&"c".into(), command, times, &mut after).await.unwrap_err();
+    assert_eq!((fault.to_string().as_str(), after.route), (text, None), "with a session neither");
 }

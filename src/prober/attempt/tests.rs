@@ -139,7 +139,7 @@ async fn play(rows: &str) {
     for row in rows {
         let replies: Arc<[Reply]> = row.answers.into_iter().map(Reply::from).collect();
         // By sessions, a command goes to ExecSync where there are none, and the first time.
-        let modes = [ExecMode::Sync, ExecMode::Session];
+        let modes = [ExecModeSetting::Sync, ExecModeSetting::Session];
         for (kind, exec_mode) in row.kinds.iter().flat_map(|kind| modes.map(|mode| (*kind, mode))) {
             let reported = format!("{} {kind} {exec_mode:?}: {}", row.id, row.rule);
             let (exec, counter) = exec(Runtime::Follows(replies.clone()));
@@ -198,7 +198,7 @@ async fn an_error_is_tried_once_where_the_next_attempt_comes_within_a_second() {
     for (period, tries) in [(999, 1), (1000, 3)] {
         let (exec, asked) = exec(Runtime::Refuses(tonic::Code::Unknown));
         let spec = ProbeSpec { period: Duration::from_millis(period), ..exec_spec(&["true"]) };
-        let handlers = Handlers { exec, exec_mode: ExecMode::Sync, node_ip: None };
+        let handlers = Handlers { exec, exec_mode: ExecModeSetting::Sync, node_ip: None };
         let outcome = handlers
             .attempt(&spec, &container("web", "c1", 0), &Variables::default(), &OnceLock::new())
             .await;
@@ -206,11 +206,35 @@ async fn an_error_is_tried_once_where_the_next_attempt_comes_within_a_second() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_probes_own_mode_takes_precedence_over_the_setting_unless_that_is_never() {
+    let first = Some(ExecRoute::Fallback(WhySync::FirstAttempt));
+    let off = Some(ExecRoute::Fallback(WhySync::Off));
+    for (setting, own, route) in [
+        (ExecModeSetting::Sync, None, Some(ExecRoute::Sync)),
+        (ExecModeSetting::Sync, Some(ExecMode::Session), first),
+        (ExecModeSetting::Session, None, first),
+        (ExecModeSetting::Session, Some(ExecMode::Sync), Some(ExecRoute::Sync)),
+        (ExecModeSetting::Never, None, Some(ExecRoute::Sync)),
+        (ExecModeSetting::Never, Some(ExecMode::Sync), Some(ExecRoute::Sync)),
+        (ExecModeSetting::Never, Some(ExecMode::Session), off),
+    ] {
+        let (exec, asked) = exec(Runtime::TellsTheCommand);
+        let spec = ProbeSpec { exec_mode: own, ..exec_spec(&["true"]) };
+        let handlers = Handlers { exec, exec_mode: setting, node_ip: None };
+        let outcome = handlers
+            .attempt(&spec, &container("web", "c1", 0), &Variables::default(), &OnceLock::new())
+            .await;
+        assert_eq!(outcome.route, route, "{setting:?}, {own:?}");
+        assert!(asked.load(Ordering::Relaxed) > 0, "ExecSync decided: {setting:?}, {own:?}");
+    }
+}
+
 #[tokio::test]
 async fn an_attempt_is_small_as_it_is_moved_several_times_before_it_begins() {
     let (exec, _) = exec(Runtime::Refuses(tonic::Code::Unknown));
     let (handlers, view, spec) = (
-        Handlers { exec, exec_mode: ExecMode::Sync, node_ip: None },
+        Handlers { exec, exec_mode: ExecModeSetting::Sync, node_ip: None },
         container("web", "c1", 0),
         exec_spec(&["true"]),
     );
@@ -272,7 +296,8 @@ async fn a_connection_is_judged_as_the_kubelet_judges() {
             "named" => PortRef::Name("missing".to_owned()),
             _ => PortRef::Number(address.port()),
         };
-        let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: None };
+        let handlers =
+            Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecModeSetting::Sync, node_ip: None };
         let spec = ProbeSpec { timeout: Duration::from_millis(row.timeout_ms), ..tcp_spec(None, port) };
         let outcome = handlers
             .attempt(
@@ -300,7 +325,7 @@ async fn a_connection_is_judged_as_the_kubelet_judges() {
 async fn a_silent_runtime_is_not_asked_again_so_that_the_place_is_free_at_once() {
     let (exec, asked) = exec(Runtime::Hangs);
     let began = clock::now();
-    let handlers = Handlers { exec, exec_mode: ExecMode::Sync, node_ip: None };
+    let handlers = Handlers { exec, exec_mode: ExecModeSetting::Sync, node_ip: None };
     let outcome = handlers
         .attempt(&exec_spec(&["true"]), &container("web", "c1", 0), &Variables::default(), &OnceLock::new())
         .await;
@@ -319,7 +344,7 @@ async fn a_silent_runtime_is_not_asked_again_so_that_the_place_is_free_at_once()
 #[tokio::test(start_paused = true)]
 async fn a_command_with_variables_is_not_run_before_they_are_known() {
     let (exec, asked) = exec(Runtime::Refuses(tonic::Code::NotFound));
-    let handlers = Handlers { exec, exec_mode: ExecMode::Sync, node_ip: None };
+    let handlers = Handlers { exec, exec_mode: ExecModeSetting::Sync, node_ip: None };
     let outcome = handlers
         .attempt(
             &exec_spec(&["cat", "$(FILE)"]),
@@ -344,7 +369,7 @@ async fn a_pod_is_dialled_at_its_own_address_or_at_the_nodes_or_not_at_all() {
         ("unknown: never loopback", PodNetwork::Unknown, Some(LOCALHOST), error),
     ];
     for (name, network, node_ip, result) in rows {
-        let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip };
+        let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecModeSetting::Sync, node_ip };
         let spec = ProbeSpec { timeout: Duration::from_secs(5), ..tcp_spec(None, port.clone()) };
         let outcome = handlers
             .attempt(&spec, &declaring(number, view(network)), &Variables::default(), &OnceLock::new())
@@ -358,7 +383,7 @@ async fn a_pod_in_the_nodes_network_aims_at_no_port_that_its_container_does_not_
     let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
     let number = listener.local_addr().unwrap().port();
     let handlers =
-        Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: Some(LOCALHOST) };
+        Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecModeSetting::Sync, node_ip: Some(LOCALHOST) };
     let other = declaring(number ^ 1, view(PodNetwork::Host));
     for port in [PortRef::Number(number), PortRef::Name(number.to_string())] {
         for view in [&view(PodNetwork::Host), &other] {
@@ -380,7 +405,7 @@ async fn declared_ports_are_read_by_the_first_attempt_that_needs_them() {
     let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
     let number = listener.local_addr().unwrap().port();
     let handlers =
-        Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: Some(LOCALHOST) };
+        Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecModeSetting::Sync, node_ip: Some(LOCALHOST) };
     let (view, ports) = (declaring(number, view(PodNetwork::Host)), OnceLock::new());
     let by_rule = ProbeSpec { reach: Reach::Any, ..tcp_spec(None, PortRef::Number(number)) };
     for (spec, is_read) in [(by_rule, false), (tcp_spec(None, PortRef::Number(number)), true)] {
@@ -398,7 +423,7 @@ async fn an_operators_rule_may_aim_at_any_port_of_a_pod_in_the_nodes_network() {
     let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
     let number = listener.local_addr().unwrap().port();
     let handlers =
-        Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: Some(LOCALHOST) };
+        Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecModeSetting::Sync, node_ip: Some(LOCALHOST) };
     let spec = ProbeSpec { reach: Reach::Any, ..tcp_spec(None, PortRef::Number(number)) };
     let outcome =
         handlers.attempt(&spec, &view(PodNetwork::Host), &Variables::default(), &OnceLock::new()).await;
@@ -423,7 +448,7 @@ async fn a_host_is_dialled_instead_of_the_pod_by_address_or_by_name() {
         }
         hosts
     });
-    let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: None };
+    let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecModeSetting::Sync, node_ip: None };
     for host in ["127.0.0.1", "localhost"] {
         for spec in
             [tcp_spec(Some(host), PortRef::Number(number)), http_spec(Some(host), PortRef::Number(number))]
@@ -456,7 +481,7 @@ async fn a_server_is_asked_at_the_pods_address_and_its_stalling_body_is_an_error
     });
     let spec = http_spec(None, PortRef::Number(address.port()));
     let spec = ProbeSpec { timeout: Duration::from_secs(5), ..spec };
-    let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: None };
+    let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecModeSetting::Sync, node_ip: None };
     let view = view(PodNetwork::Pod(vec![LOCALHOST]));
     let outcome = handlers.attempt(&spec, &view, &Variables::default(), &OnceLock::new()).await;
     assert_eq!((outcome.result, text(&outcome)), (AttemptResult::Success, "ok"));
@@ -471,7 +496,7 @@ async fn a_server_is_asked_at_the_pods_address_and_its_stalling_body_is_an_error
 
 #[tokio::test]
 async fn what_cannot_be_dialled_is_an_error_that_says_why() {
-    let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: None };
+    let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecModeSetting::Sync, node_ip: None };
     let rows = [
         (tcp_spec(None, PortRef::Name("http".to_owned())), "the container declares no port named \"http\""),
         (grpc_spec(80), "the pod's address is not known"),
@@ -489,7 +514,7 @@ async fn what_cannot_be_dialled_is_an_error_that_says_why() {
 async fn a_literal_command_is_run_as_it_is_written_and_needs_no_environment() {
     let command = ["sh", "-c", "test $$ = $(A) || echo $(B)"];
     let handlers =
-        Handlers { exec: exec(Runtime::TellsTheCommand).0, exec_mode: ExecMode::Sync, node_ip: None };
+        Handlers { exec: exec(Runtime::TellsTheCommand).0, exec_mode: ExecModeSetting::Sync, node_ip: None };
     let spec = ProbeSpec { is_literal: true, ..exec_spec(&command) };
     let view = container("web", "c1", 0);
     assert_eq!(

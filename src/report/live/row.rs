@@ -263,7 +263,7 @@ fn strip(attempt: &AttemptRecord) -> StripView {
             Split::Known(phases) => Some(StripPhases::Known(micros(phases))),
             Split::Unknown(why, _) => is_slow(attempt.duration).then(|| StripPhases::Unknown(why.as_str())),
         }),
-        way: attempt.route.filter(|route| *route != ExecRoute::Sync).map(mode),
+        route: attempt.route.filter(|route| *route != ExecRoute::Sync).map(mode),
     }
 }
 

@@ -68,8 +68,8 @@ families! {
     PROBE_LAG = ALL_BOUNDS, "criprobe_probe_lag_seconds", ["type"],
         "How long after they were due attempts began";
     EXEC_ATTEMPTS = Kind::Counter, "criprobe_exec_attempts_total", ["route", "reason"],
-        "Attempts of exec probes, by the way their commands went: session or sync, and why that was not a session; empty if it \
-         was as asked for";
+        "Attempts of exec probes by route, session or sync, and by the reason why a session that was asked for did not serve \
+         them";
     EXEC_SESSIONS = Kind::Gauge, "criprobe_exec_sessions", [], "Exec sessions that are open";
     EXEC_SESSIONS_OPENED = Kind::Counter, "criprobe_exec_sessions_opened_total", [],
         "Exec sessions that were opened";
@@ -78,7 +78,7 @@ families! {
     EXEC_SESSIONS_ENDED = Kind::Counter, "criprobe_exec_sessions_ended_total", [],
         "Exec sessions that ended although they were in use or waited for commands";
     EXEC_SESSIONS_CLOSED = Kind::Counter, "criprobe_exec_sessions_closed_total", [],
-        "Exec sessions that criprobe closed because no command came";
+        "Exec sessions that criprobe closed because they were idle, or because their container was being stopped";
     OBSERVED_PROBES = Kind::Gauge, "criprobe_observed_probes", [],
         "Exec probes that clients such as the kubelet run themselves";
     OBSERVED_SILENT = Kind::Gauge, "criprobe_observed_probe_silent",

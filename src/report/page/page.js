@@ -388,8 +388,8 @@ const drawStrip = (view, row) => {
   const sum = [...counts].map(([result, count]) => `${count} ${RESULTS.get(result) ?? ""}`).join(", ");
   mark(view.at.strip, "aria-label", attempts.length ? `newest attempts: ${sum}` : "no attempts yet");
 };
-const attemptWords = ([at, result, ms, code, , way]) => `${RESULTS.get(result) ?? "?"}${code == null ? "" : `, code ${code}`}, ${
-  measured(ms)}${way ? `, exec: ${way}` : ""}, ${clock(at)}, ${span(now() - at)} ago`;
+const attemptWords = ([at, result, ms, code, , route]) => `${RESULTS.get(result) ?? "?"}${code == null ? "" : `, code ${code}`}, ${
+  measured(ms)}${route ? `, exec route: ${route}` : ""}, ${clock(at)}, ${span(now() - at)} ago`;
 const showTip = (event, it) => {
   const box = event.currentTarget.getBoundingClientRect(), tip = $("tip");
   const shown = (it?.row.attempts ?? []).slice(-SLOTS);
@@ -436,7 +436,7 @@ const fillMore = ({ row, view, since }) => {
   const part = (text) => String(text).replaceAll("%", "%25").replaceAll("/", "%2F");
   const name = [row.namespace, row.pod, row.container, row.type].map(part).join("/");
   const facts = [["probe", name], [row.handler, targetOf(row)],
-    ["exec by", row.exec && row.exec + (row.execReason ? ` (${row.execReason})` : "")], ...definitionOf(row), ["image", row.image], ["source", row.source], ["container", row.containerState],
+    ["exec route", row.execRoute && row.execRoute + (row.execReason ? ` (${row.execReason})` : "")], ...definitionOf(row), ["image", row.image], ["source", row.source], ["container", row.containerState],
     ["phase", row.phase], ["reason", view.at.reason.textContent ? "" : row.reason],
     ["since", since && `${new Date(since).toISOString().slice(0, 19).replace("T", " ")}Z`]];
   const list = el("dl");
@@ -445,11 +445,11 @@ const fillMore = ({ row, view, since }) => {
     list.append(el("dt", "", line(term)), el("dd", "", isCode ? el("code", "", bdi(text)) : bdi(text)));
   }
   const body = el("tbody"), attempts = (row.attempts ?? []).slice(-SLOTS).reverse();
-  const heads = ["began", "result", "took", "code", ...(attempts.some((attempt) => attempt[5]) ? ["exec"] : [])];
-  for (const [at, result, ms, code, phases, way] of attempts) {
+  const heads = ["began", "result", "took", "code", ...(attempts.some((attempt) => attempt[5]) ? ["route"] : [])];
+  for (const [at, result, ms, code, phases, route] of attempts) {
     const word = RESULTS.get(result) ?? "?";
     body.append(el("tr", `r-${word}`, el("td", "num", clock(at)), el("td", "", word), el("td", "num", measured(ms)),
-      el("td", "num", code == null ? "" : String(code)), heads.length > 4 ? el("td", "", way ?? "") : ""));
+      el("td", "num", code == null ? "" : String(code)), heads.length > 4 ? el("td", "", route ?? "") : ""));
     if (!phases) continue;
     const cell = el("td", "", typeof phases === "string" ? unknownOf(phases) : whereOf(PHASES.map((phase, at) => [phase, phases[at]]), ms));
     cell.colSpan = heads.length;
@@ -573,7 +573,7 @@ const showTop = () => {
   settle("costs", sorted.map((it) => it.key), sorted.map((it) => {
     const node = reuse("costs", it.key, () => el("li"));
     const name = it.cost.command?.length ? el("code", "", el("bdi", "", command(it.cost))) : "";
-    it.parts.sort((a, b) => b.isProbe - a.isProbe || (a.exec === "session") - (b.exec === "session"));
+    it.parts.sort((a, b) => b.isProbe - a.isProbe || (a.execRoute === "session") - (b.execRoute === "session"));
     node.replaceChildren(el("p", "cost-name", name, place(it.cost) || el("span", "soft", "all others")),
       ...it.parts.map((part) => costBar(part, most)));
     return node;
@@ -615,7 +615,7 @@ const costBar = (part, most) => {
   const numbers = [many(part.calls, "call"), part.failures ? `${part.failures.toLocaleString("en")} failed` : "",
     `p50 ${measured(part.p50Seconds * 1e3)}`, `p99 ${measured(part.p99Seconds * 1e3)}`].filter(Boolean).join(", ");
   return el("div", "cost", el("span", "track", bar), el("b", "num", measured(part.totalSeconds * 1e3)),
-    el("span", "figures", el("span", "who", part.exec === "session" ? "probes by session" : part.isProbe ? "probes" : "people"), ` ${numbers}`), why && el("span", "why", why));
+    el("span", "figures", el("span", "who", part.execRoute === "session" ? "probes by session" : part.isProbe ? "probes" : "people"), ` ${numbers}`), why && el("span", "why", why));
 };
 const flying = new Set();   // ids of the calls that are listed
 const showFlight = () => {

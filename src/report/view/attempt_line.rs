@@ -39,7 +39,7 @@ pub struct AttemptLineView {
     /// Of an HTTP response; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Which way its command went.
+    /// The route of its command.
     #[serde(flatten)]
     pub route: ExecRouteView,
     /// The verdict after it.

@@ -86,7 +86,7 @@ pub struct HealthcheckView {
     pub on_failure_command: Option<FailureCommandView>,
     /// Overrides the pod's grace period; null where it does not.
     pub termination_grace_period_seconds: Option<Seconds>,
-    /// Which way their commands go: `sync`, `session`; absent where the rule does not say.
+    /// How their commands are run: `sync`, `session`; absent if the rule does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec_mode: Option<String>,
 }

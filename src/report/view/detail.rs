@@ -74,7 +74,7 @@ pub struct DefinitionView {
     pub start_period_seconds: Option<Seconds>,
     /// From one attempt to the next meanwhile.
     pub start_interval_seconds: Option<Seconds>,
-    /// Which way its command goes: `sync`, `session`; absent where the setting `prober.execMode` says.
+    /// How its command is run: `sync`, `session`; absent where the setting `prober.execMode` decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec_mode: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Which way the command of an attempt went, in the API: two fields of everything that shows an attempt.
+//! The route of the command of an attempt, in the API: two fields of everything that shows an attempt.
 
 use std::borrow::Cow;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::ExecMode;
 use crate::results::exec_route::ExecRoute;
 
-/// The way of one attempt; both fields are absent of what ran no command, and where the way is not known.
+/// The route of one attempt; both fields are absent of what ran no command, and where the route is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecRouteView {
     /// `session`, `sync`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exec: Option<ExecMode>,
+    pub exec_route: Option<ExecMode>,
     /// Why it was `sync` although a session was asked for, in words of a closed set; else absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec_reason: Option<Cow<'static, str>>,
@@ -22,7 +22,7 @@ pub struct ExecRouteView {
 impl From<Option<ExecRoute>> for ExecRouteView {
     fn from(route: Option<ExecRoute>) -> Self {
         Self {
-            exec: route.map(mode),
+            exec_route: route.map(mode),
             exec_reason: route.and_then(ExecRoute::why_sync).map(|why| why.in_words().into()),
         }
     }
@@ -31,13 +31,13 @@ impl From<Option<ExecRoute>> for ExecRouteView {
 impl ExecRouteView {
     /// `session`, `sync (no shell in the image)`.
     pub fn in_words(&self) -> Option<String> {
-        let way = self.exec?.as_str();
-        Some(self.exec_reason.as_ref().map_or_else(|| way.to_owned(), |why| format!("{way} ({why})")))
+        let route = self.exec_route?.as_str();
+        Some(self.exec_reason.as_ref().map_or_else(|| route.to_owned(), |why| format!("{route} ({why})")))
     }
 
     /// Whether a session was asked for, as far as that is known.
     pub fn is_about_sessions(&self) -> bool {
-        self.exec == Some(ExecMode::Session) || self.exec_reason.is_some()
+        self.exec_route == Some(ExecMode::Session) || self.exec_reason.is_some()
     }
 }
 
@@ -55,14 +55,14 @@ mod tests {
     use crate::results::exec_route::WhySync;
 
     #[test]
-    fn a_way_is_a_word_and_the_reason_why_it_is_not_the_one_that_was_asked_for() {
+    fn a_route_is_a_word_and_the_reason_why_it_is_not_the_one_that_was_asked_for() {
         for (route, json, words) in [
             (None, "{}", None),
-            (Some(ExecRoute::Sync), r#"{"exec":"sync"}"#, Some("sync")),
-            (Some(ExecRoute::Session), r#"{"exec":"session"}"#, Some("session")),
+            (Some(ExecRoute::Sync), r#"{"execRoute":"sync"}"#, Some("sync")),
+            (Some(ExecRoute::Session), r#"{"execRoute":"session"}"#, Some("session")),
             (
                 Some(ExecRoute::Fallback(WhySync::NoShell)),
-                r#"{"exec":"sync","execReason":"no shell in the image"}"#,
+                r#"{"execRoute":"sync","execReason":"no shell in the image"}"#,
                 Some("sync (no shell in the image)"),
             ),
         ] {

@@ -104,7 +104,7 @@ pub struct RowProbeView {
     pub client: Option<ClientView>,
     /// What the newest attempt said; empty before the first.
     pub output: String,
-    /// Which way the command of the newest attempt went.
+    /// The route of the command of the newest attempt.
     #[serde(flatten)]
     pub route: ExecRouteView,
     /// The newest attempts, oldest first.
@@ -119,7 +119,7 @@ pub struct RowProbeView {
 
 /// An attempt as a list: when it began, in milliseconds since 1970; how it ended, by the first letter of its result; how
 /// many milliseconds it took; the exit code or HTTP status; a list of its phases, in milliseconds, or why a slow one has
-/// none, in words; and, where a session was asked for, which way it went. What is not known is null, and left out at the end.
+/// none, in words; and, where a session was asked for, its route. What is not known is null, and left out at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StripView {
     /// When it began, in milliseconds since 1970.
@@ -132,8 +132,8 @@ pub struct StripView {
     pub code: Option<i32>,
     /// Where its time went.
     pub phases: Option<StripPhases>,
-    /// Which way its command went, if a session was asked for.
-    pub way: Option<ExecMode>,
+    /// The route of its command, if a session was asked for.
+    pub route: Option<ExecMode>,
 }
 
 /// Where the time of an attempt went, if it ran a command.
@@ -152,7 +152,7 @@ impl Serialize for StripView {
         list.serialize_element(&self.at)?;
         list.serialize_element(&self.result.as_str()[..1])?;
         list.serialize_element(&millis(self.micros))?;
-        if self.code.is_some() || self.phases.is_some() || self.way.is_some() {
+        if self.code.is_some() || self.phases.is_some() || self.route.is_some() {
             list.serialize_element(&self.code)?;
         }
         match self.phases {
@@ -160,11 +160,11 @@ impl Serialize for StripView {
                 list.serialize_element(&phases.map(|phase| phase.map(millis)))?;
             }
             Some(StripPhases::Unknown(why)) => list.serialize_element(why)?,
-            None if self.way.is_some() => list.serialize_element(&())?,
+            None if self.route.is_some() => list.serialize_element(&())?,
             None => {}
         }
-        if let Some(way) = self.way {
-            list.serialize_element(way.as_str())?;
+        if let Some(route) = self.route {
+            list.serialize_element(route.as_str())?;
         }
         list.end()
     }
@@ -184,10 +184,10 @@ mod tests {
             micros: 31_004,
             code,
             phases,
-            way: None,
+            route: None,
         };
         let by_session =
-            StripView { way: Some(ExecMode::Session), ..attempt(AttemptResult::Success, Some(0), None) };
+            StripView { route: Some(ExecMode::Session), ..attempt(AttemptResult::Success, Some(0), None) };
         let phases = Some(StripPhases::Known([Some(1_000), Some(30_004), None, None]));
         let row = RowView {
             key: "u1/app/liveness".to_owned(),
@@ -211,7 +211,7 @@ mod tests {
                     attempt(AttemptResult::Warning, None, phases),
                     by_session,
                 ],
-                route: ExecRouteView { exec: Some(ExecMode::Session), exec_reason: None },
+                route: ExecRouteView { exec_route: Some(ExecMode::Session), exec_reason: None },
                 period_seconds: None,
                 definition: None,
                 client: None,
@@ -224,7 +224,7 @@ mod tests {
         };
         assert_eq!(
             serde_json::to_string(&row).unwrap(),
-            r#"{"key":"u1/app/liveness","namespace":"default","pod":"web-0","podReady":true,"container":"app","image":"web:1","containerState":"running","type":"liveness","handler":"exec","source":"annotation","state":"success","phase":"probing","since":"2023-11-14T22:13:20.000Z","output":"<script>\n","exec":"session","attempts":[[1700000000123,"s",31.004],[1700000000123,"f",31.004,-1],[1700000000123,"w",31.004,null,[1.0,30.004,null,null]],[1700000000123,"s",31.004,0,null,"session"]],"isFailing":false,"isInvalid":false,"reason":""}"#
+            r#"{"key":"u1/app/liveness","namespace":"default","pod":"web-0","podReady":true,"container":"app","image":"web:1","containerState":"running","type":"liveness","handler":"exec","source":"annotation","state":"success","phase":"probing","since":"2023-11-14T22:13:20.000Z","output":"<script>\n","execRoute":"session","attempts":[[1700000000123,"s",31.004],[1700000000123,"f",31.004,-1],[1700000000123,"w",31.004,null,[1.0,30.004,null,null]],[1700000000123,"s",31.004,0,null,"session"]],"isFailing":false,"isInvalid":false,"reason":""}"#
         );
         let pod = RowView {
             key: "u2".to_owned(),

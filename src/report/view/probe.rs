@@ -155,7 +155,7 @@ pub struct AttemptView {
     /// Of an HTTP response; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Which way its command went.
+    /// The route of its command.
     #[serde(flatten)]
     pub route: ExecRouteView,
     /// How long after it was due it began: the wait for a place among the workers. Of the newest attempt only.

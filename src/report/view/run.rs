@@ -18,7 +18,7 @@ pub struct RunView {
     /// Of an HTTP answer that was judged; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Which way the command of its last try went.
+    /// The route of the command of its last try.
     #[serde(flatten)]
     pub route: ExecRouteView,
     /// What it said: up to 10 KiB; of an error, why.

@@ -169,7 +169,7 @@ pub(crate) fn top() -> TopView {
         container: None,
         command: None,
         is_probe: true,
-        exec: ExecMode::Sync,
+        exec_route: ExecMode::Sync,
         calls: 120,
         failures: 3,
         total_seconds: seconds(6_100),
@@ -223,7 +223,7 @@ pub(crate) fn top() -> TopView {
 pub(crate) fn top_with_sessions() -> TopView {
     let seconds = |millis| Seconds(Duration::from_millis(millis));
     let by_session = |cost: &CostView| CostView {
-        exec: ExecMode::Session,
+        exec_route: ExecMode::Session,
         calls: 2_400,
         failures: 0,
         total_seconds: seconds(2_880),

@@ -295,7 +295,7 @@ pub struct ConfigView {
     pub exec_workers: u32,
     /// From the timeout of an exec to its cancellation.
     pub exec_grace_seconds: Seconds,
-    /// `sync`, `session`: which way the commands of exec probes go whose definitions do not say.
+    /// `sync`, `session`, `never`: how the commands of exec probes are run.
     #[serde(default)]
     pub exec_mode: String,
     /// When what is in effect was read.

@@ -82,9 +82,9 @@ pub struct CostView {
     pub command: Option<Vec<String>>,
     /// Whether these are calls of probes: ours, or a client's that was recognised.
     pub is_probe: bool,
-    /// By what they went: `sync`, or `session` of criprobe's own probes.
+    /// Their route: `sync`, or `session` of criprobe's own probes.
     #[serde(default)]
-    pub exec: ExecMode,
+    pub exec_route: ExecMode,
     /// How many calls ended.
     pub calls: u64,
     /// Of these, the ones with an exit code other than 0, an error, or no answer.

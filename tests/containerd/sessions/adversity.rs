@@ -20,7 +20,7 @@ use crate::{
 
 const SESSION: &str = "session";
 const ENDED: &str = "sync (the session ended)";
-const NO_SHELL: &str = "sync (the image's sh is not a shell that works for this)";
+const NO_SHELL: &str = "sync (the image's sh cannot serve a session)";
 const CHANGES: &str = "sync (the image's sh changes the environment)";
 const SILENT: &str = "sync (the session does not answer)";
 

@@ -1,4 +1,4 @@
-//! The attempts of a probe: which way they went, in one line; and with what was done because of them, as a table.
+//! The attempts of a probe: their routes, in one line; and with what was done because of them, as a table.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -30,45 +30,45 @@ pub(super) enum Entry<'a> {
     NewContainer(Option<u32>),
 }
 
-/// Which way the newest attempt went, and how many in the history went another: `session; also in the history: 2 sync (first
+/// The route of the newest attempt, and how many in the history had another: `session; also in the history: 2 sync (first
 /// attempt), 1 sync (the session ended)`.
-pub(super) fn ways(last: &AttemptView, history: &[AttemptView]) -> Option<String> {
+pub(super) fn routes(last: &AttemptView, history: &[AttemptView]) -> Option<String> {
     let newest = last.route.in_words()?;
     let mut others: Vec<(usize, String)> = Vec::new();
-    for way in history.iter().filter_map(|made| made.route.in_words()).filter(|way| *way != newest) {
-        match others.iter_mut().find(|(_, known)| *known == way) {
+    for route in history.iter().filter_map(|made| made.route.in_words()).filter(|route| *route != newest) {
+        match others.iter_mut().find(|(_, known)| *known == route) {
             Some((count, _)) => *count += 1,
-            None => others.push((1, way)),
+            None => others.push((1, route)),
         }
     }
     others.sort_by_key(|&(count, _)| Reverse(count));
-    let others: Vec<_> = others.into_iter().map(|(count, way)| format!("{count} {way}")).collect();
+    let others: Vec<_> = others.into_iter().map(|(count, route)| format!("{count} {route}")).collect();
     let others = (!others.is_empty()).then(|| format!("; also in the history: {}", others.join(", ")));
     Some(newest + &others.unwrap_or_default())
 }
 
-/// Which way an attempt went is a column only where that differs. Why it was not a session is shown where there is room.
+/// The route is a column only where attempts differ. Why it was not a session is shown where there is room.
 pub(super) fn table(entries: &[Entry<'_>], page: Page) -> Table {
-    let way = |attempt: &AttemptView| {
-        let short = attempt.route.exec.map(|way| way.as_str().to_owned());
+    let route = |attempt: &AttemptView| {
+        let short = attempt.route.exec_route.map(|route| route.as_str().to_owned());
         if page.is_whole { attempt.route.in_words() } else { short }
     };
-    let ways: BTreeSet<String> = entries
+    let routes: BTreeSet<String> = entries
         .iter()
         .filter_map(|entry| match entry {
-            Entry::Attempt(attempt) => way(attempt),
+            Entry::Attempt(attempt) => route(attempt),
             Entry::Act(_) | Entry::NewContainer(_) => None,
         })
         .collect();
-    let has_ways = ways.len() > 1;
-    let mut table = if has_ways {
-        super::table(["AT", "RESULT", "TOOK", "CODE", "EXEC", "OUTPUT"])
+    let has_routes = routes.len() > 1;
+    let mut table = if has_routes {
+        super::table(["AT", "RESULT", "TOOK", "CODE", "ROUTE", "OUTPUT"])
     } else {
         super::table(["AT", "RESULT", "TOOK", "CODE", "OUTPUT"])
     };
-    let mut add = |[at, result, took, code, output]: [Cell; 5], way: Option<String>| {
-        let way = has_ways.then(|| Cell::from(way.unwrap_or_default()));
-        table.row([at, result, took, code].into_iter().chain(way).chain([output]).collect());
+    let mut add = |[at, result, took, code, output]: [Cell; 5], route: Option<String>| {
+        let route = has_routes.then(|| Cell::from(route.unwrap_or_default()));
+        table.row([at, result, took, code].into_iter().chain(route).chain([output]).collect());
     };
     for entry in entries {
         let attempt = match entry {
@@ -95,7 +95,7 @@ pub(super) fn table(entries: &[Entry<'_>], page: Page) -> Table {
             code.unwrap_or_default().into(),
             one_line(attempt.output.trim()).into(),
         ];
-        add(cells, way(attempt));
+        add(cells, route(attempt));
     }
     table
 }

@@ -41,9 +41,9 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 /// 1 s to 5 min until the next opening, twice as long each time.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
-/// 1 min to 30 days until the next opening, four times as long each time, after those in a row that a shell did not answer. A
-/// program that is named `sh` and does not read its input stays behind each time, and counts against the container's limit
-/// of pids: 3 in the first 6 minutes, 7 in the first day.
+/// 1 min to 30 days until the next opening, four times as long each time, after those in a row that left something behind: a
+/// program that is named `sh` and does not read its input. It counts against the container's limit of pids: 3 in the first
+/// 6 minutes, 7 in the first day.
 const BARREN: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(30 * 24 * 3_600));
 
 /// 60 s: a session that lasted as long worked; the next back-off is the shortest again.
@@ -61,7 +61,7 @@ struct Slot<S> {
     /// Until when ExecSync decides which commands, and why.
     doubts: Vec<(u64, WhySync, Instant)>,
     failures: u32,
-    /// Openings in a row that no shell answered.
+    /// Openings in a row that left something behind.
     barren: u32,
     /// When a command asked for a session last.
     used: Instant,
@@ -90,6 +90,20 @@ pub(super) enum Way<S> {
     Busy,
     /// By ExecSync.
     Sync(WhySync),
+}
+
+/// Why a session could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unopened {
+    pub(super) why: WhySync,
+    /// What was started may still be running, and nothing can end it.
+    pub(super) is_left: bool,
+}
+
+impl From<WhySync> for Unopened {
+    fn from(why: WhySync) -> Self {
+        Self { why, is_left: matches!(why, WhySync::Shell | WhySync::Silent) }
+    }
 }
 
 /// How many there are, and what has become of the others, since the start.
@@ -264,12 +278,12 @@ impl<S> Book<S> {
     /// No opening is in progress any more, however they ended.
     pub(super) fn forget_openings(&mut self, now: Instant) {
         for container in std::mem::take(&mut self.opening).into_keys() {
-            self.opened(&container, Err(WhySync::Ended), now);
+            self.opened(&container, Err(WhySync::Ended.into()), now);
         }
     }
 
     /// How an opening ended.
-    pub(super) fn opened(&mut self, container: &ContainerId, opened: Result<S, WhySync>, now: Instant) {
+    pub(super) fn opened(&mut self, container: &ContainerId, opened: Result<S, Unopened>, now: Instant) {
         self.opening.remove(container);
         let slot = self.slots.get_mut(container).filter(|slot| matches!(slot.stage, Stage::Opening));
         match opened {
@@ -281,11 +295,11 @@ impl<S> Book<S> {
                     None => self.counts.close(),
                 }
             }
-            Err(why) => {
+            Err(Unopened { why, is_left }) => {
                 self.counts.failed += 1;
                 if let Some(slot) = slot {
                     slot.back_off(why, now);
-                    if matches!(why, WhySync::Shell | WhySync::Silent) {
+                    if is_left {
                         let pause = BARREN.0.saturating_mul(1 << (2 * slot.barren.min(15))).min(BARREN.1);
                         slot.barren += 1;
                         slot.stage = Stage::None { from: now + pause, why };
@@ -382,7 +396,7 @@ mod tests {
             assert!(!matches!(way, Way::Session(_) | Way::Busy), "{way:?} at {second} s");
             while let Some(container) = book.next_opening(now) {
                 openings.push(second);
-                book.opened(&container, Err(WhySync::StreamRefused), now);
+                book.opened(&container, Err(WhySync::StreamRefused.into()), now);
             }
         }
         assert_eq!(openings, [1, 3, 7, 15, 31, 63, 127, 255, 511]);
@@ -405,7 +419,7 @@ mod tests {
             let _ = book.way(&a, 1, now);
             while let Some(container) = book.next_opening(now) {
                 openings.push(second);
-                book.opened(&container, Err(WhySync::Silent), now);
+                book.opened(&container, Err(WhySync::Silent.into()), now);
             }
             book.tidy(now);
         }

@@ -6,6 +6,7 @@ use tokio::time;
 use tonic::{Code, Status, transport::Channel};
 
 use super::{
+    book::Unopened,
     capture::Capture,
     script::{self, Ask, Nonce, RUN_BY_PATH},
     stream::{Address, Came, Stream},
@@ -47,13 +48,13 @@ pub(super) async fn open(
     phases: &PhasesHandle,
     owner: &str,
     container: &ContainerId,
-) -> Result<Line, WhySync> {
+) -> Result<Line, Unopened> {
     // The runtime's events name no calls: so that its exec is not taken for that of a client's call.
     let probed = phases.probed(container);
     let stream = time::timeout(OPENING, start(channel, owner, container)).await;
     let line = match stream.unwrap_or(Err(WhySync::Ended)) {
-        Ok(stream) => time::timeout(OPENING, greet(stream)).await.unwrap_or(Err(WhySync::Silent)),
-        Err(why) => Err(why),
+        Ok(stream) => time::timeout(OPENING, greet(stream)).await.unwrap_or(Err(WhySync::Silent.into())),
+        Err(why) => Err(why.into()),
     };
     let _ = probed.ended(ExecEnd::Unanswered);
     line
@@ -75,7 +76,7 @@ async fn start(channel: &Channel, owner: &str, container: &ContainerId) -> Resul
     Stream::open(&Address::read(&url)?).await
 }
 
-async fn greet(mut stream: Stream) -> Result<Line, WhySync> {
+async fn greet(mut stream: Stream) -> Result<Line, Unopened> {
     let key = Nonce::fresh();
     stream.send(&format!("{key}\n")).await.map_err(|_| WhySync::Ended)?;
     let (hello, code) = ask(&mut stream, &key, Ask::Hello).await?;
@@ -88,11 +89,11 @@ async fn greet(mut stream: Stream) -> Result<Line, WhySync> {
 impl Line {
     /// Has the shell run the image's own programs, and shows that it does, and that it passes on the environment that the
     /// runtime gives, once what it sets for itself is unset.
-    async fn prove(&mut self) -> Result<(), WhySync> {
+    async fn prove(&mut self) -> Result<(), Unopened> {
         match self.ask(Ask::BuiltIn).await?.1 {
             127 => {}
             0 => drop(self.ask(Ask::Adjust(RUN_BY_PATH)).await?),
-            _ => return Err(WhySync::Shell),
+            _ => return Err(WhySync::Shell.into()),
         }
         let given = self.ask(Ask::Environment).await?;
         let given = environment(&given)?;
@@ -101,26 +102,26 @@ impl Line {
             self.ask(Ask::Adjust(&changes)).await?;
             passed_on = self.ask(Ask::Run(" 'cat' '/proc/self/environ'")).await?;
         }
-        if environment(&passed_on)? == given { Ok(()) } else { Err(WhySync::Environment) }
+        if environment(&passed_on)? == given { Ok(()) } else { Err(WhySync::Environment.into()) }
     }
 
-    async fn ask(&mut self, what: Ask<'_>) -> Result<(Vec<u8>, u32), WhySync> {
+    async fn ask(&mut self, what: Ask<'_>) -> Result<(Vec<u8>, u32), Unopened> {
         ask(&mut self.stream, &self.key, what).await
     }
 }
 
 /// What the shells answer on standard output, and with which code. Some shells complain on standard error as they start.
-async fn ask(stream: &mut Stream, key: &Nonce, what: Ask<'_>) -> Result<(Vec<u8>, u32), WhySync> {
+async fn ask(stream: &mut Stream, key: &Nonce, what: Ask<'_>) -> Result<(Vec<u8>, u32), Unopened> {
     let nonce = Nonce::fresh();
     stream.send(&what.line(key, &nonce)).await.map_err(|_| WhySync::Ended)?;
     let mut capture = Capture::new(nonce, LONGEST_ENVIRONMENT);
     while !capture.has_ended() {
         match stream.next().await.map_err(|_| WhySync::Ended)? {
             Came::Said(output, octets) => capture.take(output, &octets).map_err(|_| WhySync::Shell)?,
-            Came::Status(status) => return Err(not_started(&status)),
+            Came::Status(status) => return Err(Unopened { why: not_started(&status), is_left: false }),
         }
         if capture.said() > LONGEST_ENVIRONMENT {
-            return Err(WhySync::Shell);
+            return Err(WhySync::Shell.into());
         }
     }
     let end = capture.end().ok_or(WhySync::Shell)?;

@@ -34,7 +34,7 @@ struct Shell {
 impl Shell {
     fn start(program: &[&str]) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        Self::start_for(program, &format!("/run/test-{}", COUNT.fetch_add(1, Ordering::Relaxed)))
+        Self::start_for(program, &own(&format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed))))
     }
 
     fn start_for(program: &[&str], owner: &str) -> Self {
@@ -118,6 +118,11 @@ impl Drop for Shell {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Of this process: another one may run the same tests.
+fn own(owner: &str) -> String {
+    format!("{owner} of {}", std::process::id())
 }
 
 fn forward(output: Output, mut from: impl Read + Send + 'static, to: Sender<(Output, Vec<u8>)>) {
@@ -312,7 +317,7 @@ fn a_session_ends_where_execsync_would_find_another_folder_or_no_program() {
             fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
         }
         let start = || {
-            let mut shell = Shell::start_in(program, &folder.display().to_string(), &folder);
+            let mut shell = Shell::start_in(program, &own(&folder.display().to_string()), &folder);
             assert_eq!(shell.run_text(&["./full"]).0, 3, "{program:?}");
             shell
         };
@@ -333,16 +338,17 @@ fn a_session_ends_where_execsync_would_find_another_folder_or_no_program() {
 #[test]
 fn what_looks_like_an_earlier_session_has_no_other_process_killed() {
     for program in SHELLS {
-        let owner = format!("/run/imitated {program:?}");
+        let owner = own(&format!("imitated {program:?}"));
         let mut victim = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
         let line = format!(
-            "# exec session of criprobe at {owner}\nprintf 'x) S 1 {}\\n' >/proc/$$/comm && echo ready; sleep 1000",
+            "# exec session of criprobe at {owner}\nprintf 'x) S 1 {}\\n' >/proc/$$/comm && echo ready; read ended",
             victim.id()
         );
         let (shell, arguments) = program.split_first().unwrap();
         let mut imitator = Command::new(shell)
             .args(arguments)
             .args(["-c", &line])
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)
             .spawn()
@@ -376,7 +382,7 @@ fn all_ends_when_the_stream_closes_also_in_the_middle_of_a_command() {
 #[test]
 fn a_new_session_removes_stopped_ones_of_the_same_owner_and_no_others() {
     for program in SHELLS {
-        let owner = |owner: &str| Shell::start_for(program, &format!("/run/{owner} {program:?}"));
+        let owner = |owner: &str| Shell::start_for(program, &own(&format!("{owner} {program:?}")));
         let (mut stopped, mut other) = (owner("one"), owner("other"));
         stopped.runner();
         let _ = stopped.begin(Ask::Run(" '/bin/sh' '-c' 'kill -STOP 0'"));

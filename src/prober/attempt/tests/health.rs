@@ -76,7 +76,8 @@ async fn a_health_server_is_judged_as_the_kubelet_judges() {
             timeout: Duration::from_millis(row.timeout_ms),
             ..spec(ProbeKind::Liveness)
         };
-        let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: None };
+        let handlers =
+            Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecModeSetting::Sync, node_ip: None };
         DIALLED.store(0, Ordering::Relaxed);
         // No one waits that a clock that runs ahead could overtake.
         if row.peer == Peer::Refuses {

@@ -146,7 +146,7 @@ async fn attempt_and_events(spec: ProbeSpec, view: Container) -> (AttemptOutcome
     let input = Input::Container { view: Arc::new(view), probes: vec![planned(spec)] };
     roster.accept(input, now);
     let [job] = &roster.advance(now)[..] else { panic!("one attempt is due") };
-    let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecMode::Sync, node_ip: None };
+    let handlers = Handlers { exec: exec(Runtime::Hangs).0, exec_mode: ExecModeSetting::Sync, node_ip: None };
     let outcome = handlers.attempt(&job.spec, &job.view, &job.variables, &job.ports).await;
     roster.finish(&job.key, Some(outcome.clone()), now);
     let events = roster.take_events().into_iter().map(|event| event.message).collect();

@@ -89,7 +89,7 @@ fn commands_are_counted_by_their_way_also_when_their_container_is_gone() {
         rig.pass(10 * SECOND);
     }
     let made: Vec<_> = rig.roster.take_attempts().iter().map(|made| made.record.route).collect();
-    assert_eq!(made, routes, "each is passed on with its way");
+    assert_eq!(made, routes, "each is passed on with its route");
     rig.accept(Input::ContainerGone("c1".into()));
     let counted = rig.roster.counts(rig.now).attempts.routes;
     assert_eq!(Vec::from_iter(counted), [(ExecRoute::Session, 2), (first, 1)]);
