@@ -15,6 +15,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use criprobe::{ids::ContainerId, proto::cri as pb};
+use futures_util::stream::{self, StreamExt as _};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -55,6 +56,9 @@ const ENV: [(&str, &str); 6] = [
     ("UNICODE", "ä€😀"),
     ("HOME", "/root"),
 ];
+
+/// 4: so many scenes of a test run at once. Others run beside them that have timeouts of a second, on two cores.
+const AT_ONCE: usize = 4;
 
 /// 200 ms to 400 ms: the pauses between commands that are run only to wait for something. Each may be an ExecSync, which takes
 /// 30 ms of CPU time from what is waited for.
@@ -257,6 +261,11 @@ impl<'a> Subject<'a> {
         .await;
         ended.with_context(|| format!("{}: {seen:?}", self.name()))
     }
+}
+
+/// Runs these, and returns what came of each.
+async fn few_at_a_time<T>(scenes: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    stream::iter(scenes).buffered(AT_ONCE).collect().await
 }
 
 /// Runs commands until the answer is `Some`, less and less often. Waits for longer than others: the back-offs before the next

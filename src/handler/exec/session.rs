@@ -42,8 +42,8 @@ use crate::{
 /// wait takes longer than it would.
 const MOST_SAID: usize = 2 << 20;
 
-/// 500 ms, or half of the timeout: so long after its begin, a command is slow enough to ask whether the shells are there.
-const QUIET: Duration = Duration::from_millis(500);
+/// 250 ms, or half of the timeout: so long after it was sent, it is asked whether a command runs.
+const QUIET: Duration = Duration::from_millis(250);
 
 /// 1 s: how long the shells may take to answer that, and to kill.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -323,7 +323,10 @@ impl Lease {
             if let Ok(came) = time::timeout_at(until.into(), stream.next()).await {
                 take(&mut capture, came)?;
                 match wait {
-                    Wait::Asked if capture.is_answered() => (wait, until) = (Wait::Sure, over),
+                    // It has been running since then at the latest. When it was started is not known.
+                    Wait::Asked if capture.is_answered() => {
+                        (wait, until) = (Wait::Sure, clock::now() + timeout);
+                    }
                     // The answer passes through the same pipe as the marks, so the command had not ended.
                     Wait::AskedAgain if capture.is_answered() && !capture.has_ended() => {
                         return Ok(Ran::Late(capture));
@@ -336,12 +339,16 @@ impl Lease {
             // have been the runtime, or the stream.
             (wait, until) = match wait {
                 Wait::Quiet => (Wait::Asked, over.min(clock::now() + PATIENCE)),
-                Wait::Sure => (Wait::AskedAgain, over + PATIENCE),
+                Wait::Sure => (Wait::AskedAgain, clock::now() + PATIENCE),
                 Wait::Asked | Wait::AskedAgain => return Err(WhySync::Silent),
             };
             let pong = Nonce::fresh();
             send(stream, &script::ping(key, *runner, &pong)).await?;
             capture.asked(pong);
+        }
+        if clock::now() >= over {
+            // In time or not: that depends on when it was started.
+            return Err(WhySync::Silent);
         }
         session.late = capture.unanswered();
         capture.end().map(Ran::Ended).ok_or(WhySync::Ended)

@@ -2,10 +2,10 @@
 //! works later.
 
 use anyhow::{Context as _, Result, ensure};
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::try_join_all;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{SHELLS, Subject, commands::Case, rarely};
+use super::{SHELLS, Subject, commands::Case, few_at_a_time, rarely};
 use crate::{
     paused,
     support::{
@@ -62,7 +62,7 @@ async fn what_a_command_does_to_its_session_changes_no_verdict_and_ends_no_later
         subject.exec(&["timeout", "1", "sh", "-c", NOISE]).await?;
         subject.opened().await.with_context(|| format!("{shell}: after {line}"))
     });
-    none_failed(join_all(scenes).await)
+    none_failed(few_at_a_time(scenes).await)
 }
 
 /// All that failed, not the first one alone.
@@ -122,7 +122,7 @@ async fn a_session_that_loses_a_process_in_the_middle_of_a_command_changes_no_ve
         .await
         .with_context(|| format!("{what}: {:?}", subject.helpers()))
     });
-    none_failed(join_all(scenes).await)
+    none_failed(few_at_a_time(scenes).await)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,7 +159,7 @@ async fn in_a_container_without_a_proper_shell_execsync_decides_and_says_why() -
         }
         Ok(())
     });
-    let (ended, shown) = tokio::join!(join_all(scenes), shows_why(daemon));
+    let (ended, shown) = tokio::join!(few_at_a_time(scenes), shows_why(daemon));
     none_failed(ended)?;
     shown
 }
@@ -248,7 +248,7 @@ async fn an_environment_that_a_shell_would_change_is_as_execsync_has_it() -> Res
         }
         anyhow::Ok(())
     });
-    none_failed(join_all(scenes).await)
+    none_failed(few_at_a_time(scenes).await)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -274,11 +274,11 @@ async fn runs_out_of_memory(daemon: &Daemon) -> Result<()> {
 }
 
 async fn is_paused(daemon: &Daemon, lab: &Lab) -> Result<()> {
-    let subject = Subject::of(daemon, "paused", &Container::IDLE, Linux::default()).await?;
+    let subject = Subject::of(daemon, "asleep", &Container::IDLE, Linux::default()).await?;
     subject.opened().await?;
     paused::task(&lab.socket(), "pause", subject.id.as_str()).await?;
     eventually("it is known to be paused", PATIENCE, async || {
-        let pods = daemon.json("/v1/pods?pod=paused").await?;
+        let pods = daemon.json("/v1/pods?pod=asleep").await?;
         Ok((pods[0]["containers"][0]["paused"] == true).then_some(()))
     })
     .await?;
@@ -287,7 +287,7 @@ async fn is_paused(daemon: &Daemon, lab: &Lab) -> Result<()> {
 }
 
 async fn is_paused_in_the_middle(daemon: &Daemon, lab: &Lab) -> Result<()> {
-    let subject = Subject::of(daemon, "paused-later", &Container::IDLE, Linux::default()).await?;
+    let subject = Subject::of(daemon, "falls-asleep", &Container::IDLE, Linux::default()).await?;
     subject.opened().await?;
     let case = Case::shell("sleep 1; exit 4");
     subject.run("session", &case.words, "5s").await?;

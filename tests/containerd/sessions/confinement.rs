@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use futures_util::future::try_join_all;
 
-use super::{ENV, SHELLS, Subject, rarely};
+use super::{ENV, SHELLS, Subject, few_at_a_time, rarely};
 use crate::support::{
     confined::{Capabilities, Linux, Profile, Resources, SecurityContext},
     containerd::Lab,
@@ -118,7 +117,7 @@ async fn a_process_of_a_session_is_confined_as_one_of_execsync_in_each_shell() -
         ensure!(different.is_empty(), "{name}: these differ:\n{}", different.join("\n"));
         Ok(())
     });
-    try_join_all(scenes).await.map(drop)
+    few_at_a_time(scenes).await.into_iter().collect()
 }
 
 /// In what a process of the session differs from one of ExecSync.

@@ -26,10 +26,11 @@ const LONGEST: usize = 16 << 10;
 ///   repeated. The traps are not inherited.
 /// - `exec` keeps a command that is named like a builtin, a keyword or a function from being one.
 /// - The runner's own descriptors are closed in the command, whose standard input is empty, as with ExecSync. Its outputs are
-///   opened again, so that what it sets on them, such as O_NONBLOCK, ends with it.
+///   opened again, so that what it sets on them, such as O_NONBLOCK, ends with it. If one cannot be opened, the code is 127, which
+///   ExecSync decides.
 /// - What is said about a command that a signal ended goes to the runner's standard error, which is `/dev/null`.
 /// - A marker that cannot be written ends the session, and so does the end of the first shell: ExecSync decides then.
-/// - `_w` ends the session where the working directory has another one in its place, or the program is an empty file, which shells
+/// - `_w` ends the session where the working directory has another one in its place, unless its path cannot be searched, or the program is an empty file, which shells
 ///   run as a script that succeeds.
 /// - `_g` kills what is in a session and is not one of the three, and looks again until nothing is left.
 /// - `_o` kills the sessions of shells with the same first line, which names whose they are. The stream may have ended
@@ -46,7 +47,7 @@ set -- ${_x##*) }
 done
 [ "$_f" ] || break
 done; }
-_p=$(pwd -P)
+_p=$(pwd -P); [ . -ef "$_p" ] || _p=.
 _w(){ [ . -ef "$_p" ] && case $1 in */*) [ ! -f "$1" ] || [ -s "$1" ];; esac || { _z 300; exit; }; }
 _o(){ set +f
 IFS= read -r _h </proc/$$/cmdline
@@ -60,7 +61,7 @@ set -- ${_x##*) }
 done
 set -f; }
 _z(){ kill -0 $$ && echo "$_m $1" && echo "$_m" >&3 || exit; }
-_r(){ _m=$1; shift; _w "$@"; (exec "$@") </dev/null >/proc/self/fd/1 2>/proc/self/fd/3 3>&-; _z $?; }
+_r(){ _m=$1; shift; _w "$@"; ({ exec "$@"; } </dev/null >/proc/self/fd/1 2>/proc/self/fd/3 3>&-; exit 127); _z $?; }
 { $_t
 IFS= read -r _k && printf '%s\n' "$_k"
 while _s= _l=; IFS= read -r _l || { [ "$_s" ] && _l=; }; do case $_l in
@@ -95,7 +96,7 @@ pub(super) fn script(owner: &str) -> String {
 /// Has a shell with programs of its own, a busybox that is built so, run the image's all the same, as ExecSync does. What it has
 /// built in runs only by a path, which says the same of itself if that leads to the shell's own file. Otherwise, ExecSync
 /// decides.
-pub(super) const RUN_BY_PATH: &str = r#"_r(){ _m=$1; shift; _w "$@"; case $1 in */*);; *) if (PATH=/dev/null command -v "$1") >/dev/null; then IFS=:; for _d in $PATH; do [ -f "$_d/$1" ] && [ -x "$_d/$1" ] && break; _d=; done; unset IFS; [ "$_d/$1" -ef /proc/$$/exe ] || { _z 127; return; }; _d=$_d/$1; shift; set -- "$_d" "$@"; fi;; esac; (exec "$@") </dev/null >/proc/self/fd/1 2>/proc/self/fd/3 3>&-; _z $?; }"#;
+pub(super) const RUN_BY_PATH: &str = r#"_r(){ _m=$1; shift; _w "$@"; case $1 in */*);; *) if (PATH=/dev/null command -v "$1") >/dev/null; then IFS=:; for _d in $PATH; do [ -f "$_d/$1" ] && [ -x "$_d/$1" ] && break; _d=; done; unset IFS; [ "$_d/$1" -ef /proc/$$/exe ] || { _z 127; return; }; _d=$_d/$1; shift; set -- "$_d" "$@"; fi;; esac; ({ exec "$@"; } </dev/null >/proc/self/fd/1 2>/proc/self/fd/3 3>&-; exit 127); _z $?; }"#;
 
 /// Writes the environment that the shells were started with.
 const ENVIRONMENT: &str = "(exec cat /proc/$$/environ) </dev/null 2>&3 3>&-;_z $?";

@@ -3,7 +3,10 @@
 use std::{
     fs,
     io::{Read, Write},
-    os::unix::{fs::PermissionsExt, process::CommandExt},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::PermissionsExt, net::UnixStream, process::CommandExt},
+    },
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     sync::{
@@ -38,10 +41,12 @@ impl Shell {
     }
 
     fn start_for(program: &[&str], owner: &str) -> Self {
-        Self::start_in(program, owner, Path::new("/"))
+        Self::start_in(program, owner, Path::new("/"), false)
     }
 
-    fn start_in(program: &[&str], owner: &str, folder: &Path) -> Self {
+    fn start_in(program: &[&str], owner: &str, folder: &Path, has_socket: bool) -> Self {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let stderr = if has_socket { OwnedFd::from(theirs).into() } else { Stdio::piped() };
         // As a runtime does, so that it leads a session.
         let mut child = Command::new("setsid")
             .args(program)
@@ -49,12 +54,15 @@ impl Shell {
             .current_dir(folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .unwrap_or_else(|error| panic!("{program:?}: {error}; run `make test`, which installs it"));
         let (sender, outputs) = channel();
         forward(Output::Stdout, child.stdout.take().unwrap(), sender.clone());
-        forward(Output::Stderr, child.stderr.take().unwrap(), sender);
+        match child.stderr.take() {
+            Some(stderr) => forward(Output::Stderr, stderr, sender),
+            None => forward(Output::Stderr, ours, sender),
+        }
         let key = Nonce::fresh();
         let mut shell = Self { stdin: child.stdin.take(), child, outputs, key };
         shell.send(&format!("{}\n", shell.key));
@@ -317,7 +325,7 @@ fn a_session_ends_where_execsync_would_find_another_folder_or_no_program() {
             fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
         }
         let start = || {
-            let mut shell = Shell::start_in(program, &own(&folder.display().to_string()), &folder);
+            let mut shell = Shell::start_in(program, &own(&folder.display().to_string()), &folder, false);
             assert_eq!(shell.run_text(&["./full"]).0, 3, "{program:?}");
             shell
         };
@@ -331,6 +339,15 @@ fn a_session_ends_where_execsync_would_find_another_folder_or_no_program() {
         assert_eq!(shell.run_text(&["/bin/echo", "on"]).0, GIVEN_UP, "{program:?}");
         shell.stdin = None;
         shell.ended();
+    }
+}
+
+/// The kernel does not open a socket again, as it does a pipe.
+#[test]
+fn a_command_whose_outputs_cannot_be_opened_is_left_to_execsync() {
+    for program in SHELLS {
+        let mut shell = Shell::start_in(program, &own("socket"), Path::new("/"), true);
+        assert_eq!(shell.run_text(&["/bin/true"]), (127, String::new()), "{program:?}");
     }
 }
 
