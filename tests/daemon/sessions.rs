@@ -11,7 +11,7 @@ use tonic::Code;
 
 use crate::{
     rig::{EAGER, LIVENESS, Rig},
-    support::{PATIENCE, cri::Pod, daemon::EXEC_MODES, eventually},
+    support::{PATIENCE, cri::Pod, daemon::EXEC_MODES, eventually, stays},
 };
 
 /// A container that stays.
@@ -228,7 +228,11 @@ async fn a_session_that_stands_still_past_the_timeout_fails_no_probe() -> Result
         kill_process(*shell, Signal::STOP)?;
     }
     // Longer than the timeout, and not as long as the shells may take to answer when it is over.
-    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    stays("it does not fail", Duration::from_millis(1_300), async || {
+        let probe = rig.daemon.probe(&pod, "app", "liveness").await?;
+        Ok(probe.is_some_and(|probe| probe["counts"]["failure"] == 0))
+    })
+    .await?;
     for shell in &shells {
         let _ = kill_process(*shell, Signal::CONT);
     }
